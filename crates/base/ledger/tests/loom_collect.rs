@@ -26,7 +26,7 @@ impl Words for View {
     }
 }
 
-/// What is tried, instead of what the library does.
+/// Variant that is tried instead of the library's rule.
 #[derive(Clone, Copy)]
 struct Rules {
     rcvd: Ordering,

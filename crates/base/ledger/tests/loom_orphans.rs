@@ -30,7 +30,7 @@ enum Does {
     Stays,
 }
 
-/// What the manager knows of the subscriber: the word of its last message.
+/// The manager's knowledge of the subscriber: the word of its last message.
 const NOTHING: u32 = 0;
 const CLAIMED: u32 = 1;
 const LEFT: u32 = 2;

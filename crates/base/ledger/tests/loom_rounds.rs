@@ -26,7 +26,7 @@ use tranship_sync::atomic::{AtomicU32, Ordering};
 
 const SLOTS: usize = 4;
 
-/// What all threads share.
+/// Memory that all threads share.
 struct World {
     lines: Vec<Line>,
     desk: Desk,

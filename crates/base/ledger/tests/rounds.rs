@@ -62,7 +62,7 @@ struct World {
     published: Published,
     rounds: Rounds,
     free: Vec<u32>,
-    /// What each line that has not ended names, by position.
+    /// Buffers of each line that has not ended, by position.
     named: BTreeMap<u64, Vec<u32>>,
     limits: Limits,
     exceeded: BTreeSet<usize>,

@@ -35,7 +35,7 @@ struct System {
     wake: AtomicU32,
 }
 
-/// What is tried.
+/// Variant of the rules that is tried.
 #[derive(Clone, Copy)]
 struct Rules {
     everybody_fences: bool,

@@ -41,7 +41,7 @@ impl Words for View<'_> {
     }
 }
 
-/// What is tried instead of what the product does.
+/// Variant that is tried instead of the product's rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,

@@ -26,7 +26,7 @@ struct Queue {
     front: Front,
     words: [AtomicU64; 2],
     desk: Desk,
-    /// What the only buffer has.
+    /// State of the only buffer.
     bytes: AtomicU32,
 }
 

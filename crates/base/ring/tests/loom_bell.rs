@@ -13,7 +13,7 @@ use tranship_ring::broadcast::{Quiet, ring_bell, wait};
 use tranship_ring::{Futex, Point, ROUND, TIMED, wake_some};
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
-/// What both sides share.
+/// Memory that both sides share.
 struct World {
     bell: AtomicU32,
     /// Lines that are published.

@@ -122,7 +122,7 @@ struct Bells {
     taken: [AtomicU32; 2],
 }
 
-/// What a waker leaves out.
+/// Step that a waker leaves out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,

@@ -4,7 +4,7 @@ use tranship_core::{Error, ErrorKind, PoolOptions, Wait};
 use tranship_readers::options;
 use tranship_ring::broadcast::OPEN;
 
-/// What a producer does with an item whose consumer ended without acknowledging it.
+/// Action of a producer with an item whose consumer ended without acknowledging it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenLost {
     /// Gives the item back to the queue, marked as redelivered, and another consumer gets it. The work of an item may

@@ -28,7 +28,7 @@ const LOOKS: u32 = 256;
 /// How many messages a task takes before other tasks of its thread have a turn.
 const READS: u32 = 64;
 
-/// What a client's callers share.
+/// State that a client's callers share.
 #[derive(Debug)]
 pub(crate) struct Calls {
     domain: Domain,
@@ -45,7 +45,7 @@ pub(crate) struct Calls {
     pool: OnceLock<Pool>,
 }
 
-/// What a client sees of how busy a service is.
+/// Load of a service, as a client sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Calls of this client in flight.
@@ -135,7 +135,7 @@ impl Drop for Sending<'_> {
     }
 }
 
-/// What a task may do next.
+/// Next step of a task.
 enum Next<'a, R> {
     Go(R),
     Read(Turn<'a, Box<Receiver>>),
@@ -638,7 +638,7 @@ impl Calls {
         is_there.then_some(state)
     }
 
-    /// What a caller gets.
+    /// Result for a caller.
     #[inline(always)]
     pub(crate) fn result<T>(
         &self,

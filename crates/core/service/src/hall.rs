@@ -195,7 +195,7 @@ struct HalfOpen<E> {
     end: E,
     peer: DomainId,
     uid: u32,
-    /// What the client calls the two.
+    /// Number that the client gives both channels.
     number: Option<u64>,
     since: Instant,
     gone: bool,

@@ -135,7 +135,7 @@ pub(crate) struct Times {
     pub(crate) deadline: Instant,
 }
 
-/// What a call says of itself. The default is a call of method 0 without a deadline and without streams.
+/// Options of a call. The default is a call of method 0 without a deadline and without streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallOptions {
     method: u8,

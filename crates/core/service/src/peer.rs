@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 use tranship_core::{Error, Pool, Sender, Status, topics};
 
-/// What a request needs of its service.
+/// Parts of a service that a request needs.
 pub(crate) trait Ahead: Debug + Send + Sync {
     /// Looks for cancellations of that client's calls.
     fn look_ahead(&self, peer: &Peer);
@@ -45,7 +45,7 @@ const MOST_CANCELLED: usize = 256;
 /// in flight.
 const MOST_OWED: usize = 1 << 15;
 
-/// What a request knows of its client.
+/// Parts of a client that a request needs.
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// A worker that unlocks it calls [`settle`](Peer::settle).

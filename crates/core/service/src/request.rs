@@ -243,7 +243,7 @@ impl Request {
         }
     }
 
-    /// What `take` finds in the streams. `None`: nothing yet.
+    /// Returns the item that `take` finds in the streams. `None`: nothing yet.
     fn look<R>(&self, take: &impl Fn(&mut Flow) -> Option<R>) -> Option<Result<R, Error>> {
         let Some(inbox) = &self.inbox else {
             return Some(Err(flow::none(self.call)));
@@ -392,7 +392,7 @@ impl Drop for Request {
     }
 }
 
-/// What ends a wait for a client.
+/// Reason for the end of a wait for a client.
 #[derive(Clone, Copy)]
 struct Limit {
     began: Instant,

@@ -140,7 +140,7 @@ fn wait<'a>(
     }
 }
 
-/// What a worker that waits for items does next.
+/// Next step of a worker that waits for items.
 enum Next<'a> {
     Done,
     Read(Turn<'a>),
@@ -220,7 +220,7 @@ impl Shared {
         .await
     }
 
-    /// What a worker that waits for items does next; `None`: it waits.
+    /// Returns the next step of a worker that waits for items; `None`: it waits.
     fn next(&self, kept: &mut Kept, done: &mut Done<'_>) -> Option<Next<'_>> {
         if done() {
             return Some(Next::Done);

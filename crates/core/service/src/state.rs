@@ -77,9 +77,9 @@ enum Slot {
     Abandoned,
 }
 
-/// What a caller finds in the state.
+/// Finding of a caller in the state.
 pub(crate) enum Wish<R> {
-    /// What it wants.
+    /// Result that the caller wants.
     Is(R),
     /// A reply may bring it.
     Reply,

@@ -24,7 +24,7 @@ const MOST: u64 = 1 << 38;
 /// A client's number of a call.
 pub(crate) type CallId = u32;
 
-/// What a request asks for.
+/// Subject of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ask {
     pub(crate) method: u8,
@@ -34,7 +34,7 @@ pub(crate) struct Ask {
     pub(crate) left: Option<Duration>,
 }
 
-/// What a message from a client says.
+/// Meaning of a message from a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
     Request {
@@ -59,7 +59,7 @@ pub(crate) enum Said {
     },
 }
 
-/// What a message to a client is for its call.
+/// Meaning of a message to a client for its call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// The end, with a result.

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tranship_core::{Error, PoolOptions};
 use tranship_readers::options;
 
-/// What a publisher does when the ring is full and a reliable subscriber has not yet taken the oldest line.
+/// Action of a publisher when the ring is full and a reliable subscriber has not yet taken the oldest line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenBehind {
     /// Overwrites the oldest line. No subscriber is reliable.

@@ -262,7 +262,7 @@ fn shown(page: &std::path::Path) -> Vec<String> {
         .collect()
 }
 
-/// What is no program is marked as text.
+/// A block that is no program is marked as text.
 #[test]
 fn what_the_documentation_shows_compiles() {
     let _dog = Watchdog::new();

@@ -221,7 +221,7 @@ impl Inner {
 
 type Other = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send>>;
 
-/// What was not sent, and the reason.
+/// Unsent payload, and the reason.
 pub(crate) type Unsent = SendError<(Body, u64)>;
 
 /// Makes one attempt; without a time it does what the channel says.

@@ -120,7 +120,7 @@ impl Bench for Alloc {
     }
 }
 
-/// What a process is to measure.
+/// Task of one process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Given {
     system: String,

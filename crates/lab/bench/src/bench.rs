@@ -6,7 +6,7 @@ use clap::Args;
 use crate::options::Common;
 use crate::plan::Outcome;
 
-/// What a bench can vary, and how it measures.
+/// Parameters of a bench, and its measurement.
 pub trait Bench: Args {
     /// The systems that others are compared with.
     const REFERENCES: &'static [&'static str] = &[];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// What all benches take.
+/// Options of all benches.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
     /// Print one JSON object instead of a table.

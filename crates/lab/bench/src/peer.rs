@@ -95,7 +95,7 @@ pub trait Ops: Peer {
     }
 }
 
-/// What a run of `collect` measures.
+/// Measurement of one run of `collect`.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     pub buffers: usize,

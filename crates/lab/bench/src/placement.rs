@@ -48,7 +48,7 @@ pub enum Look {
 }
 
 impl Look {
-    /// What [`crate::line::Line::time`] says.
+    /// Time that [`crate::line::Line::time`] returned.
     pub fn of(timed: Option<u64>) -> Look {
         timed.map_or(Look::Disturbed, Look::Ticks)
     }

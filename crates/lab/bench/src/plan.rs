@@ -31,12 +31,12 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// What came out, and what failed.
+/// Results and failures.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub rows: Vec<Row>,
     pub failures: usize,
-    /// What the bench concludes, in words.
+    /// Conclusions of the bench, in words.
     pub verdicts: Vec<String>,
     /// Versions of peers that are known only at run time.
     pub peers: std::collections::BTreeMap<String, String>,

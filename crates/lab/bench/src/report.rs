@@ -12,7 +12,7 @@ use crate::stats::{Facts, Measured, Sampled, median};
 /// In place of a reference's name: the fastest of the others, the product, `mmap` and `raw` apart.
 pub const FASTEST: &str = "fastest";
 
-/// What a row is about. Fields that do not concern it are left out of the JSON.
+/// Subject of a row. Fields that do not concern the row are left out of the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Key {
     pub mode: &'static str,
@@ -136,7 +136,7 @@ pub struct Report {
     pub bench: &'static str,
     pub machine: Machine,
     pub rows: Vec<Row>,
-    /// What the bench itself concludes, in words.
+    /// Conclusions of the bench, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdicts: Vec<String>,
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::placement::Placement;
 
-/// What else a run says, by its unit: `wasted_bytes_per_packet`, for example.
+/// Other figures of a run, by unit: `wasted_bytes_per_packet`, for example.
 pub type Facts = std::collections::BTreeMap<Cow<'static, str>, f64>;
 
-/// What one run of one system says about one operation.
+/// Result of one run of one system for one operation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Measured {
     /// The operation, where a run measures several; else empty.
@@ -46,7 +46,7 @@ impl Measured {
     }
 }
 
-/// What else is known of samples that were all taken while the cores lay in one way.
+/// Other figures of samples that were all taken with one placement of the cores.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sampled {
     /// None if both sides were on one core, or nobody looked.
@@ -100,7 +100,7 @@ impl Samples {
         })
     }
 
-    /// What else is known of them, too, and how the cores lay meanwhile.
+    /// Other figures of the samples, and the placement of the cores meanwhile.
     pub fn placed(mut self, placement: Option<Placement>, line_ns: f64) -> Option<Measured> {
         let taken = &mut self.ticks[..self.used];
         if taken.is_empty() {

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 use tranship_testkit::{Watchdog, artifact, skipped};
 
-/// What it prints, and what it says on the side.
+/// Returns standard output and standard error of a bench.
 fn bench(args: &[&str]) -> (String, String) {
     let bench = Command::new(env!("CARGO_BIN_EXE_tranship-bench"))
         .args(args)
@@ -17,7 +17,7 @@ fn bench(args: &[&str]) -> (String, String) {
     (report, said.into_owned())
 }
 
-/// What a bench could not measure here; that needs features which tests do not build with is another matter.
+/// Returns the parts that a bench could not measure here, except those whose feature tests do not build.
 fn missed(bench: &str, said: &str) -> impl Iterator<Item = String> {
     let lines = said.lines().filter_map(|l| l.strip_prefix("SKIPPED: "));
     let lines = lines.filter(|line| !line.contains("--features"));
@@ -33,7 +33,7 @@ fn what_is_missed_is_skipped_aloud() {
     assert_eq!(all, [a, "bench alloc: of c, d: why"]);
 }
 
-/// What `--help` lists, so that none is forgotten.
+/// Returns the benches that `--help` lists, so that none is forgotten.
 fn names() -> Vec<String> {
     let (help, _) = bench(&["--help"]);
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tranship_proto::{Event, MAX_MESSAGE_BYTES, decode};
 use tranship_sys::socket;
 
-/// What is kept back.
+/// Bytes that are kept back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// Nothing.

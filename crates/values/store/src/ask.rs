@@ -8,7 +8,7 @@ const HEAD: usize = 20;
 
 macro_rules! verbs {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        /// What a question asks for.
+        /// Subject of a question.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Verb { $($(#[$doc])* $name,)* }
 

@@ -37,7 +37,7 @@ enum By {
     Visitor,
 }
 
-/// What a visitor got.
+/// Answer to a visitor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seat {
     /// The desk: it rises by [`Desk::rise`].

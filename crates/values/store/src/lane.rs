@@ -35,7 +35,7 @@ pub(crate) struct Left {
     pub pid: u32,
 }
 
-/// What is answered, and to whom.
+/// An answer, and its receiver.
 #[derive(Debug)]
 pub(crate) enum Outcome<V, R> {
     /// An item to a taker, and the taker's domain.

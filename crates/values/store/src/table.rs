@@ -10,7 +10,7 @@ use std::time::Instant;
 /// Most keys that are waited for, and most queues: each is a client's word.
 const MOST_KEYS: usize = 1 << 20;
 
-/// What is to be said to whom.
+/// An answer, and its receiver.
 #[derive(Debug)]
 pub(crate) struct Answer<V, R> {
     pub to: R,
@@ -35,7 +35,7 @@ pub(crate) enum Origin {
     Kept(Key),
 }
 
-/// What a store keeps. `V` is a value, `R` leads to the caller that waits for an answer.
+/// Content of a store. `V` is a value, `R` leads to the caller that waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Table<V, R> {
     values: Values<V>,

@@ -2,7 +2,7 @@
 
 use tranship_core::{Aggregate, Body, Buffer, Error, Pool};
 
-/// What a store keeps under a key: one buffer or several. Clones are counts, and share the memory.
+/// Value that a store keeps under a key: one buffer or several. Clones are counts, and share the memory.
 #[derive(Clone, Debug)]
 pub struct Value {
     pieces: Vec<Buffer>,

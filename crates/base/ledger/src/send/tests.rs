@@ -47,7 +47,7 @@ fn a_buffer_goes_there_and_is_released() {
     assert!(steps.iter().map(|step| step.0).eq(SEND_FIRST));
 }
 
-/// What a send shows at each step: the step, the generation, how often it was counted, whether it is published.
+/// View of a send at each step: the step, the generation, the count, and whether the line is published.
 fn shown(own: bool) -> Vec<(SendStep, u32, u32, bool)> {
     let [table, sent] = [1, u32::MAX].map(AtomicU32::new);
     let (published, mut steps, released) = (Cell::new(false), Vec::new(), Cell::new(false));

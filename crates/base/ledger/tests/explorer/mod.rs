@@ -13,7 +13,7 @@ pub use fingerprint::{Seen, fingerprint};
 /// A system with finitely many states.
 pub trait System {
     type State: Copy + Hash;
-    /// What happens between two states. It is written out only for a trace.
+    /// Step between two states. It is written out only for a trace.
     type Step: Copy + Display;
 
     fn initial(&mut self) -> Self::State;

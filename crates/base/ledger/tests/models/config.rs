@@ -185,7 +185,7 @@ impl Config {
         }
     }
 
-    /// The same with some fields changed.
+    /// Configuration with some fields changed.
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         assert!(usize::from(self.ring) <= CAP && usize::from(self.slots) <= S);

@@ -82,7 +82,7 @@ pub struct Thread {
     pub kind: u8,
     /// Sending: bit by slot, set if this is its first send.
     pub first: u8,
-    /// What it has loaded.
+    /// Values that the thread has loaded.
     pub seen: u8,
 }
 
@@ -186,7 +186,7 @@ impl State {
         (0..T).filter(move |&t| Self::owner(t) == usize::from(domain))
     }
 
-    /// What the domain's threads rely on.
+    /// Facts that the domain's threads rely on.
     pub fn holds(&self, domain: u8, slot: usize) -> u8 {
         Self::threads(domain).map(|t| self.held[t][slot]).sum()
     }

@@ -21,7 +21,7 @@ pub enum Op {
     /// A word of a table.
     Table,
     End,
-    /// What no desk covers, by its counters.
+    /// Buffers that no desk covers, judged by their counters.
     Judge,
     /// Asks reliable readers of a ring how far they are.
     Ask(u8),

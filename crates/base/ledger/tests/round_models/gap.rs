@@ -12,7 +12,7 @@ use crate::explorer::{System, breaks, holds};
 
 /// Ages from this on are alike: it is above each quiet time, and above the gap.
 const OLD: u8 = 7;
-/// What the clock shows now: ages are before it.
+/// Present time of the clock: ages lie before it.
 const NOW: u64 = 1 << 32;
 
 /// The broken rule that takes the right one's place.

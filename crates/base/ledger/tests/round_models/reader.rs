@@ -8,7 +8,7 @@ use crate::replay::{Run, Script};
 use crate::words::{self, View};
 use crate::writer::limits;
 
-/// What a reader's process knows.
+/// Knowledge of a reader's process.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub reader: Reader,

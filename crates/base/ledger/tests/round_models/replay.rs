@@ -64,12 +64,12 @@ impl Script<'_> {
     }
 }
 
-/// What threads can run.
+/// Operations that threads can run.
 pub trait Code {
     type Op: Copy + Eq + Hash + Debug;
-    /// What a thread knows between two operations.
+    /// Knowledge of a thread between two operations.
     type Private: Clone + Eq + Hash;
-    /// What an operation tells the model when it has ended.
+    /// Result that an operation gives the model at its end.
     type Said: Copy;
 
     fn run(

@@ -93,7 +93,7 @@ pub fn is_rest_of_line(at: Word) -> bool {
     at < DESKS && at % LINE != 0
 }
 
-/// What a word of a desk is.
+/// Meaning of a desk's word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Win,

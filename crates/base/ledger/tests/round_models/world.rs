@@ -33,7 +33,7 @@ pub struct State {
     pub place: [Place; THREADS],
     pub private: [u32; THREADS],
     pub waiting: [u8; THREADS],
-    /// What each ring's messages name, as long as it is not freed.
+    /// Buffers of each ring's messages, until they are freed.
     named: [[u8; MESSAGES]; RINGS],
     /// How often each thread's process holds each slot.
     pub held: [[u8; 8]; THREADS],
@@ -258,7 +258,7 @@ impl World {
         self.run(state, thread);
     }
 
-    /// What a liar's words may read as.
+    /// Values that a liar's words may have.
     fn lies(&self, state: &State, thread: usize, word: Word) -> Option<Vec<u64>> {
         let config = self.config();
         if thread == HELPER && word == words::FORWARDED && self.is_liar(1) {
@@ -426,7 +426,7 @@ impl World {
         state.alive & 1 << thread != 0
     }
 
-    /// What a thread that does nothing may begin.
+    /// Operations that an idle thread may begin.
     fn choices(&self, state: &State, thread: usize, out: &mut Vec<Op>) {
         let config = self.config();
         if thread == WRITER {

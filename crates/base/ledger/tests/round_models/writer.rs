@@ -10,7 +10,7 @@ use crate::config::{Config, D, KEPT, SEQUENCE, Without};
 use crate::replay::{Run, Script, Stop, Word};
 use crate::words::{self, View};
 
-/// What the writer knows.
+/// Knowledge of the writer.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub rings: Vec<Published>,
@@ -18,7 +18,7 @@ pub struct State {
     pub rounds: Rounds,
     /// Rounds that decide nothing, for broken variants.
     other: Rounds,
-    /// What each line named last.
+    /// Buffer that each line named last.
     pub lines: [[u8; D]; 2],
     /// Readers that are asked, bit by reader.
     pub asked: u8,
@@ -127,7 +127,7 @@ fn index(position: u64) -> usize {
     usize::try_from(position).expect("64 bits") % D
 }
 
-/// What a round says.
+/// Verdict of a round.
 #[derive(Default)]
 struct Told {
     free: u8,

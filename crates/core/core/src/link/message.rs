@@ -75,7 +75,7 @@ impl Message {
     /// Writes all bytes, with little memory whatever length the sender names; see [`Buffer::write_to`].
     ///
     /// # Errors
-    /// What `to` fails with. It blocks as long as `to` does.
+    /// Errors of `to`. The call blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         match &self.body {
             Body::Inline(inline) => to.write_all(inline),

@@ -27,7 +27,7 @@ child!(
     }
 );
 
-/// What a process that dies there has sent, and how that ends.
+/// Messages of a process that dies at this point, and the end that the receiver sees.
 fn left_by(died_at: &str) -> (u8, Error) {
     let (_a, b) = pair();
     let process = source().env("TRANSHIP_CRASH_AT", died_at).start();

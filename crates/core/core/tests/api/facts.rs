@@ -106,7 +106,7 @@ fn pool_statistics_add_up() {
     assert!(stats.chunk_bytes_present <= stats.quota_bytes, "{stats:?}");
 }
 
-/// What is larger than a chunk is counted like everything else.
+/// A buffer that is larger than a chunk is counted like all others.
 #[test]
 fn pool_statistics_count_buffers_of_all_sizes() {
     let _dog = dog();

@@ -15,7 +15,7 @@ fn refused(result: Result<u64, Error>) -> RefusalCode {
     refusal(&error).unwrap_or_else(|| panic!("a refusal was expected, not {error}"))
 }
 
-/// What the manager says of the heaps, and what it has granted in all.
+/// Returns the manager's figures of the heaps, and the memory that it has granted in all.
 fn books(domain: &Domain) -> (Vec<HeapStat>, u64) {
     let stat = domain.admin().stat().expect("stat");
     let granted = stat.iter().find_map(|r| match r {
@@ -157,7 +157,7 @@ fn a_new_manager_is_told_what_a_heap_holds() {
     drop(third);
 }
 
-/// What is granted in all, if the manager is there.
+/// Returns the memory that is granted in all, if the manager is there.
 fn books_of(domain: &Domain) -> Option<u64> {
     domain.admin().stat().ok()?.iter().find_map(|r| match r {
         StatRecord::Manager(m) => Some(m.granted_bytes),

@@ -49,7 +49,7 @@ pub(crate) fn pair() -> (Domain, Domain) {
     (a, b)
 }
 
-/// The same without helper threads.
+/// Makes such a pair without helper threads.
 pub(crate) fn bare_pair() -> (Domain, Domain) {
     let a = Domain::builder().name("a").embedded().expect("embedded");
     let path = a.socket_path().expect("socket");
@@ -102,7 +102,7 @@ pub(crate) fn pool_of(domain: &Domain, trust: Trust) -> Pool {
     domain.create_pool(options.trust(trust)).expect("a pool")
 }
 
-/// What can be had of an address here.
+/// Access at an address of this process.
 pub(crate) fn access(at: *const u8) -> Access {
     Probe::new().touch(at.expose_provenance())
 }
@@ -183,7 +183,7 @@ impl AllocNow for Pool {
     }
 }
 
-/// What the manager refused, if that is what went wrong.
+/// Returns the shortage, if the manager refused something.
 pub fn refusal(error: &Error) -> Option<RefusalCode> {
     error.find().map(|refusal: &Refusal| refusal.code)
 }

@@ -164,7 +164,7 @@ fn ends_keep_their_domain() {
     }
 }
 
-/// What the manager shows of channels of that address.
+/// Returns the manager's records of channels of that address.
 fn shown(domain: &Domain, address: &str) -> Vec<ChannelStat> {
     let records = domain.admin().stat().expect("stat").into_iter();
     let of = |record| match record {

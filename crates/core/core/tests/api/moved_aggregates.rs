@@ -138,7 +138,7 @@ fn they_go_round_and_are_counted_right() {
     }
 }
 
-/// What comes out of a pool of level `none` is copied, all of it or nothing.
+/// An aggregate out of a pool of level `none` is copied, all of it or nothing.
 #[test]
 fn what_is_copied_waits_for_room_for_all() {
     let _dog = dog();

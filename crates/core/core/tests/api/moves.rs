@@ -106,7 +106,7 @@ fn slices_of_it_are_there_for_who_trusts() {
     }
 }
 
-/// What could not be moved is as it was.
+/// A buffer that could not be moved is as it was.
 #[test]
 fn what_is_not_sent_comes_back() {
     for trust in LEVELS {
@@ -286,7 +286,7 @@ fn a_frozen_buffer_that_nobody_else_has_is_exclusive_again() {
     }
 }
 
-/// What a domain of the random walk has.
+/// Buffers of a domain of the random walk.
 enum Held {
     Mut(BufferMut),
     Shared(Buffer),

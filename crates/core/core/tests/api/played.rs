@@ -48,7 +48,7 @@ impl Back {
         self.hears_with().0
     }
 
-    /// The same, with its descriptors.
+    /// Returns the answer together with its descriptors.
     pub(crate) fn hears_with(&self) -> (Request, Vec<OwnedFd>) {
         self.look(false).expect("a request")
     }

@@ -61,7 +61,7 @@ fn another_handle_keeps_the_buffer() {
     drop(pool.alloc_now(4 * CHUNK).expect("nobody has it"));
 }
 
-/// What has no name that both know: copies, inline bytes, aggregates.
+/// Payloads without a name that both ends know: copies, inline bytes, aggregates.
 #[test]
 fn what_has_no_name_is_told_without() {
     let _dog = dog();

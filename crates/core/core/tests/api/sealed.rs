@@ -45,7 +45,7 @@ fn file_at(at: *const u8) -> u64 {
     found.expect("it is mapped")
 }
 
-/// What the manager counts of a pool's chunks.
+/// Returns the manager's counts of a pool's chunks.
 fn counted(domain: &Domain, pool: &Pool) -> u64 {
     let records = domain.admin().stat().expect("stat");
     let of = records.iter().find_map(|record| match record {

@@ -225,7 +225,7 @@ fn memory_that_others_write_has_no_slices() {
     }
 }
 
-/// What is sent, sent on and sent back is the same at every level.
+/// Buffers that are sent, sent on and sent back are the same at every level.
 #[test]
 fn everything_travels_where_all_write() {
     for trust in [Trust::Half, Trust::Full] {

@@ -68,7 +68,7 @@ fn bearable(e: &Error) -> Result<(), Broken> {
     }
 }
 
-/// What every party does.
+/// Common steps of every party.
 struct Party {
     ctl: Control,
     start: Start,

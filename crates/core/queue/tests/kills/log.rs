@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// What a process says of an item.
+/// Statement of a process about an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// A consumer has it, for the first time.
@@ -56,7 +56,7 @@ pub struct Said {
     pub lost: u32,
     pub acking: u32,
     pub acked: u32,
-    /// What was said of it after it was acknowledged.
+    /// Statements about the item after its acknowledgement.
     pub after: u32,
 }
 

@@ -52,7 +52,7 @@ pub fn good(output: Output) -> String {
     out.into_owned()
 }
 
-/// What pkg-config says of the installed library.
+/// Returns the output of pkg-config for the installed library.
 pub fn pkg_config(what: &[&str]) -> Vec<String> {
     let said = Command::new("pkg-config")
         .args(what)

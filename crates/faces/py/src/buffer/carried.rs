@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use std::sync::OnceLock;
 use tranship::{Body, Message, Trust};
 
-/// What came with an item or a request.
+/// Payload of an item or a request.
 pub(crate) struct Carried {
     message: Slot<Message>,
     made: OnceLock<Py<Buffer>>,

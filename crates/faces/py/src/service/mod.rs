@@ -45,7 +45,7 @@ fn without_result<T>(py: Python<'_>, failed: CallError<T>) -> PyErr {
 /// Items of a call with streams, of which either side has an end.
 struct Streams<'a, T: Send> {
     end: &'a Slot<T>,
-    /// What a wait waits for, in errors.
+    /// Name of the awaited event, for errors.
     awaited: Awaited,
 }
 

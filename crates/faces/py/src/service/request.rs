@@ -91,7 +91,7 @@ fn over() -> PyErr {
 
 #[pymethods]
 impl Request {
-    /// What the client sent.
+    /// Payload of the client.
     #[getter]
     fn payload(&self, py: Python<'_>) -> PyResult<Py<Buffer>> {
         self.carried.get(py, |_| Origin::default())

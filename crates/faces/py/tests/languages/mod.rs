@@ -94,7 +94,7 @@ impl Drop for Killed {
     }
 }
 
-/// What a program has said, at its good end.
+/// Returns the output of a program that ended well.
 fn said(program: Child) -> String {
     let output = program.wait_with_output().expect("its end");
     assert!(output.status.success(), "{output:?}");

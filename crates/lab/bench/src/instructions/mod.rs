@@ -87,7 +87,7 @@ impl Steps {
     }
 }
 
-/// What the command line can vary: nothing.
+/// Options of the command line: none.
 #[derive(Debug, clap::Args)]
 pub struct Instructions;
 

@@ -14,7 +14,7 @@ use super::opcode;
 /// Operations that can be told apart, counted from 1.
 pub const OPS: usize = 6;
 
-/// What one operation executed.
+/// Instructions and system calls of one operation.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Tally {
     pub instructions: u64,

@@ -64,7 +64,7 @@ fn body(
     serde_json::from_slice(&done.stdout).context("what it measured")
 }
 
-/// What is left in `/dev/shm`: of iceoryx2 a file even after an orderly end.
+/// Files that are left in `/dev/shm`: iceoryx2 leaves one even after an orderly end.
 fn clean(run: u64) {
     let ours = [
         format!("tranship_bench_{run}_"),

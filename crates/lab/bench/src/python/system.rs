@@ -12,7 +12,7 @@ pub(super) struct System {
     /// Its file in `programs/`, and which of the things that that can do.
     pub(super) module: &'static str,
     pub(super) variant: &'static str,
-    /// What it imports.
+    /// Modules that the program imports.
     pub(super) needs: &'static [&'static str],
     /// Whether its sides can look again and again; all can sleep.
     pub(super) spins: bool,

@@ -25,7 +25,7 @@ const LONGER: u32 = 40;
 const PROMISED: [&str; 6] = ["join", "name", "pool", "grant", "show", "stat"];
 /// Nor of the first parts of a join: the client wakes when it is due, and waits for room in the listener's queue.
 const MORE: [&str; 3] = ["late", "join-connected", "stat-all"];
-/// What an honest client's answer may take beside hostile ones, of a hundred all but one.
+/// Longest time of an honest client's answer beside hostile clients: the 99th percentile.
 const P99: Duration = Duration::from_millis(10);
 /// Descriptors that are nobody's: the manager's own, and its reserve.
 const OWN: usize = 256;
@@ -34,7 +34,7 @@ const GONE: Duration = Duration::from_secs(60);
 
 type Answers = BTreeMap<String, Times>;
 
-/// What one run saw: answers, and what manager and client had of the processors meanwhile.
+/// Result of one run: answers, and the shares of the processors that manager and client had meanwhile.
 struct Seen {
     answers: Answers,
     said: ManagerStat,

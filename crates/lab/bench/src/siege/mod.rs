@@ -20,7 +20,7 @@ use crate::bench::Bench;
 use crate::options::Common;
 use crate::plan::Outcome;
 
-/// What is measured.
+/// Subject of the measurement.
 const MODES: [&str; 2] = ["clients", "channels"];
 
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub struct Siege {
     /// Attacking processes, of two users.
     #[arg(long, default_value_t = 8)]
     attackers: usize,
-    /// What is measured [default: all].
+    /// Subject of the measurement [default: all].
     #[arg(long, value_delimiter = ',', value_parser = MODES)]
     mode: Vec<String>,
 }

@@ -13,7 +13,7 @@ pub const PAYLOAD: usize = 4096;
 /// Messages of a stream that one sample covers.
 const BATCH: u32 = 64;
 
-/// What the other one does with a message.
+/// Action of the other party with a message.
 const BACK: u64 = 1;
 const DROP: u64 = 2;
 

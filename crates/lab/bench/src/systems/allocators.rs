@@ -26,7 +26,7 @@ pub const MALLOCS: [(&str, Option<Preload>); 5] = [
     ("mimalloc", library("libmimalloc.so.2", "apt-get install libmimalloc2.0")),
 ];
 
-/// What can be taken and given back.
+/// Memory that can be allocated and freed.
 pub trait Allocator: Sized {
     type Held;
 

@@ -36,7 +36,7 @@ use crate::stats::Measured;
 use what::{DELIVERED, Mode};
 
 const RECEIVERS: [usize; 5] = [1, 2, 8, 32, 200];
-/// What one side of a run does.
+/// Task of one side of a run.
 type Side = fn(Mode, usize, &Party, u64) -> Result<Vec<Measured>>;
 
 #[derive(Debug, clap::Args)]

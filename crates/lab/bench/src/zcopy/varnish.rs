@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What can be named.
+/// Systems that can be named.
 const SYSTEMS: [&str; 3] = ["preload", "preload-1k", "stock"];
 const LIBRARY: &str = "libtranship_zcopy.so";
 /// Varnish first compiles its rules with a C compiler.

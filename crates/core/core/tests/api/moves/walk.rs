@@ -43,7 +43,7 @@ struct Way {
     to: usize,
     sender: Sender,
     receiver: Receiver,
-    /// What is on its way: id, byte, length, whether it is moved.
+    /// Buffer on its way: id, byte, length, whether it is moved.
     queue: VecDeque<(BufferId, u8, usize, bool)>,
     /// And what on its way back.
     back: VecDeque<(BufferId, u8, usize)>,
@@ -151,7 +151,7 @@ fn walk(random: &mut Random, trust: Trust) {
     pools.iter().for_each(is_whole);
 }
 
-/// What can be done with its pages.
+/// Access that the kernel gives to the buffer's pages.
 fn may(one: &Has, own: bool, trust: Trust) -> Access {
     match (trust, &one.held) {
         (Trust::Full, _) => Access::ReadWrite,
@@ -208,7 +208,7 @@ fn turn(old: Has, others: &[Has], sent: &HashSet<BufferId>) -> Has {
     Has { held, given, ..old }
 }
 
-/// What was not sent, if so.
+/// Returns the buffer, if it was not sent.
 fn send(old: Has, way: &mut Way, sent: &mut HashSet<BufferId>) -> Option<Has> {
     let Has { id, byte, len, .. } = old;
     let is_moved = matches!(old.held, Held::Mut(_));

@@ -119,7 +119,7 @@ pub(crate) fn subscriber<H: std::fmt::Debug + ZeroCopySend>(
     subscriber.create().map_err(text("subscriber"))
 }
 
-/// What a side that blocks is told by, and tells by. A side that spins has none.
+/// Events by which a side that blocks is woken, and wakes. A side that spins has none.
 struct Events(Option<(Notifier<Service>, Listener<Service>)>);
 
 impl Events {

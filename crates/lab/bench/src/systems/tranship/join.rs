@@ -18,7 +18,7 @@ pub fn domain(me: usize, party: &Party) -> Result<Domain> {
     domain_with(me, party, true)
 }
 
-/// The same, with a thread of the library's beside or without.
+/// Joins with a helper thread or without one.
 pub fn domain_with(me: usize, party: &Party, helper: bool) -> Result<Domain> {
     let builder = Domain::builder()
         .name(&format!("bench-{me}"))

@@ -12,7 +12,7 @@ use tranship_sys::stream;
 
 /// Without a byte for so long, the server is taken for stuck: a value is missing.
 const STUCK: Duration = Duration::from_secs(100);
-/// What a run says of the server's processor time, ns for a request.
+/// The server's processor time in a run, ns for a request.
 const CPU: &str = "server_cpu_ns";
 /// And percent of a core.
 const SHARE: &str = "server_cpu_percent";
@@ -43,7 +43,7 @@ impl Carrier {
     }
 }
 
-/// What is asked.
+/// Requests of the client.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     pub carrier: Carrier,

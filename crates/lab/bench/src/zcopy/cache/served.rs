@@ -21,7 +21,7 @@ const LONGEST: usize = 2 << 20;
 /// Until then it listens.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a server is to be.
+/// Parameters of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Given {
     pub core: usize,
