@@ -14,6 +14,8 @@ use std::sync::{Arc, mpsc};
 
 /// The longest trim of one job, and as many zeroes.
 const LONG: u64 = 1 << 30;
+/// Jobs of one trim or zero request that are under way at once.
+const PARTS: u64 = 64;
 
 /// One client.
 pub(super) struct Client {
@@ -164,18 +166,7 @@ impl Client {
         let mut request = Request::new(op, asked.offset, 0);
         request.durable = asked.durable;
         if !matches!(op, Op::Read | Op::Write) {
-            let mut left = asked.len;
-            loop {
-                let mut part = request.clone();
-                let len = left.min(LONG);
-                part.len = u32::try_from(len).unwrap_or(0);
-                request.offset += len;
-                left -= len;
-                self.submit(whole, part, Data::None);
-                if left == 0 {
-                    return Ok(Ok(()));
-                }
-            }
+            return self.begin_long(whole, request, asked.len);
         }
         let len = usize::try_from(asked.len).unwrap_or(0);
         let mut at = 0;
@@ -196,7 +187,7 @@ impl Client {
                 _ => Ok(self.store.data(op, piece)),
             };
             match data {
-                Ok(Ok(data)) if op == Op::Write => self.submit(whole, part, data),
+                Ok(Ok(data)) if op == Op::Write => self.submit(whole, part, data, None),
                 Ok(Ok(data)) => self.read(whole, part, data),
                 failed => {
                     if by_itself {
@@ -210,6 +201,45 @@ impl Client {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Begins all jobs of a request without data. The length of such a request has no bound but the size of the export:
+    /// this thread waits while [`PARTS`] jobs are under way. After a fault no more jobs begin.
+    fn begin_long(
+        &self,
+        whole: &Arc<Whole>,
+        mut request: Request,
+        mut left: u64,
+    ) -> io::Result<Result<(), Fault>> {
+        // Short requests need no channel.
+        let ends = (left > LONG * PARTS).then(mpsc::channel);
+        let mut under_way = 0;
+        loop {
+            if let Some((_, told)) = &ends
+                && under_way == PARTS
+            {
+                self.before_waiting();
+                if let Err(fault) = told.recv().unwrap_or(Err(Fault::Gone)) {
+                    return Ok(Err(fault));
+                }
+                // No byte is charged: the call fails if the connection is broken.
+                if !self.replies.charge(0, || self.before_waiting()) {
+                    return Err(ErrorKind::BrokenPipe.into());
+                }
+                under_way -= 1;
+            }
+            let mut part = request.clone();
+            let len = left.min(LONG);
+            part.len = u32::try_from(len).unwrap_or(0);
+            request.offset += len;
+            left -= len;
+            let tell = ends.as_ref().map(|(tell, _)| tell.clone());
+            self.submit(whole, part, Data::None, tell);
+            if left == 0 {
+                return Ok(Ok(()));
+            }
+            under_way += 1;
+        }
     }
 
     /// Returns how many of `left` bytes go into one job.
@@ -294,7 +324,14 @@ impl Client {
         told.recv().unwrap_or(Err(Fault::Gone))
     }
 
-    fn submit(&self, whole: &Arc<Whole>, request: Request, data: Data) {
+    /// Begins a job. Its result goes to the request, and to `tell`.
+    fn submit(
+        &self,
+        whole: &Arc<Whole>,
+        request: Request,
+        data: Data,
+        tell: Option<mpsc::Sender<Result<(), Fault>>>,
+    ) {
         whole.expect();
         let whole = Arc::clone(whole);
         let charged = data.len().min(request.len as usize);
@@ -303,7 +340,11 @@ impl Client {
             if charged > 0 {
                 whole.replies.give_back(charged);
             }
-            whole.part(result.map(drop));
+            let result = result.map(drop);
+            whole.part(result);
+            if let Some(tell) = tell {
+                let _ = tell.send(result);
+            }
         });
         self.store.submit(Job {
             request,
@@ -322,5 +363,102 @@ fn skip(from: &mut impl Read, len: usize) -> io::Result<()> {
     match gone == len as u64 {
         true => Ok(()),
         false => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lease;
+    use std::fmt;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
+
+    /// A store that does its jobs when it is kicked.
+    struct Slow {
+        result: Result<(), Fault>,
+        waiting: Mutex<Vec<Job>>,
+        /// The most jobs that waited, and the jobs that are done.
+        counts: Mutex<(usize, u64)>,
+    }
+
+    impl fmt::Debug for Slow {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Slow")
+        }
+    }
+
+    impl Store for Slow {
+        fn info(&self) -> Result<Info, Fault> {
+            Err(Fault::Gone)
+        }
+        fn is_checked(&self) -> bool {
+            false
+        }
+        fn lease(&self) -> Lease {
+            Lease::forever()
+        }
+        fn data(&self, _: Op, len: usize) -> Result<Data, Fault> {
+            Ok(Data::heap(len))
+        }
+        fn piece(&self, len: usize) -> usize {
+            len
+        }
+        fn submit(&self, job: Job) {
+            let mut waiting = self.waiting.lock().expect("no panic");
+            waiting.push(job);
+            let mut counts = self.counts.lock().expect("no panic");
+            counts.0 = counts.0.max(waiting.len());
+        }
+        fn kick(&self) {
+            let jobs = std::mem::take(&mut *self.waiting.lock().expect("no panic"));
+            self.counts.lock().expect("no panic").1 += jobs.len() as u64;
+            for job in jobs {
+                (job.done)(job.data, self.result.map(|()| Vec::new()));
+            }
+        }
+    }
+
+    /// Trims that many bytes. Returns the result, the most jobs at once, and all jobs.
+    fn trim(len: u64, result: Result<(), Fault>) -> (Result<(), Fault>, (usize, u64)) {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let store = Arc::new(Slow {
+            result,
+            waiting: Mutex::default(),
+            counts: Mutex::default(),
+        });
+        let info = Info {
+            size: len,
+            read_only: false,
+            boot: 0,
+        };
+        let client = Client {
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            info,
+            agreed: Agreed::default(),
+            replies: Arc::new(Replies::new(Stream::Unix(ours), &Arc::default())),
+        };
+        assert!(client.replies.begin(|| ()));
+        let of = Of {
+            cookie: 1,
+            extended: None,
+        };
+        let whole = Whole::new(&client.replies, of, Form::Simple(0));
+        let begun = client.begin_long(&whole, Request::new(Op::Trim, 0, 0), len);
+        let begun = begun.expect("a connection");
+        whole.part(begun);
+        store.kick();
+        let counts = *store.counts.lock().expect("no panic");
+        (begun, counts)
+    }
+
+    #[test]
+    fn a_long_trim_has_few_jobs_at_once() {
+        let _dog = tranship_testkit::Watchdog::new();
+        assert_eq!(trim(3 * LONG + 1, Ok(())), (Ok(()), (4, 4)));
+        assert_eq!(trim(1000 * LONG, Ok(())), (Ok(()), (64, 1000)));
+        // Those under way are done; no more begin.
+        let full = Err(Fault::NoSpace);
+        assert_eq!(trim(1 << 62, full), (full, (64, 64)));
     }
 }

@@ -64,50 +64,71 @@ fn unshare_privileged(flags: UnshareFlags) -> io::Result<()> {
 fn descend() -> io::Result<()> {
     let before = signals::block_all()?;
     let outer = pidfd::open(getpid().as_raw_pid().unsigned_abs())?;
-    if let Some(first) = fork()? {
-        end_with(first, false);
+    // Each is a group of its own: a signal to this process's group reaches the program once.
+    if let Some(first) = fork_leader()? {
+        end_with(first);
     }
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if pidfd::is_dead(&outer)? {
-        std::process::exit(1);
+        exit(1);
     }
     own_mounts()?;
-    if let Some(program) = fork()? {
-        // Here and there: whichever is first.
-        let _ = setpgid(Some(program), Some(program));
-        end_with(program, true);
+    if let Some(program) = fork_leader()? {
+        end_with(program);
     }
-    setpgid(None, None)?;
     signals::restore(&before);
     Ok(())
 }
 
-/// Waits for a child, and ends with its exit code: 128 and the number for a signal. The first process of a namespace
-/// passes signals on, and takes the end of every orphan.
-fn end_with(child: Pid, is_first: bool) -> ! {
-    // From here on the process only waits.
-    let _ = confine::drop_capabilities(false);
+/// Forks a process that leads a group of its own. Returns the child in the parent, and `None` in the child.
+fn fork_leader() -> io::Result<Option<Pid>> {
+    let child = fork()?;
+    match child {
+        // Here and there, because either may be first.
+        Some(child) => _ = setpgid(Some(child), Some(child)),
+        None => setpgid(None, None)?,
+    }
+    Ok(child)
+}
+
+/// Passes signals on to a child's group, reaps, and ends with the child's exit code: 128 and the number for a signal.
+/// The process keeps no descriptor, and of its rights only that to signal a program that becomes another user.
+fn end_with(child: Pid) -> ! {
+    close_all();
+    // The program has perhaps the same user, and could use this process's rights.
+    let _ = tranship_sys::process::set_dumpable(false);
+    let _ = confine::drop_capabilities(true);
     loop {
-        if is_first {
-            match signals::wait().map(Signal::from_named_raw) {
-                Ok(Some(Signal::CHILD)) => {}
-                // A program that has ended needs none.
-                Ok(Some(signal)) => _ = kill_process_group(child, signal),
-                Ok(None) | Err(_) => {}
-            }
-        }
-        let options = match is_first {
-            true => WaitOptions::NOHANG,
-            false => WaitOptions::empty(),
-        };
         loop {
-            match wait(options) {
-                Ok(Some((pid, status))) if pid == child => std::process::exit(code(status)),
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == child => exit(code(status)),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => break,
-                Err(_) => std::process::exit(1),
+                Err(_) => exit(1),
             }
         }
+        match signals::wait().map(Signal::from_named_raw) {
+            Ok(Some(Signal::CHILD)) => {}
+            // A program that has ended needs none.
+            Ok(Some(signal)) => _ = kill_process_group(child, signal),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+/// Ends at once: what the program wanted to do at its exit is the program's to do.
+#[allow(unsafe_code)]
+fn exit(code: i32) -> ! {
+    // SAFETY: no code of this process runs after it.
+    unsafe { libc::_exit(code) }
+}
+
+/// Closes all descriptors: a reader of the program's output finds its end when the program closes it.
+#[allow(unsafe_code)]
+fn close_all() {
+    // SAFETY: the process only waits from here on, and uses none.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
     }
 }
 

@@ -14,7 +14,7 @@ use tranship_core::{
 };
 
 /// How long an answer waits for a client that has still to agree to the answer's pool, or to release memory.
-const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(5);
 /// The time between two looks whether a call is wanted whose answer waits for memory.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -57,7 +57,7 @@ impl Request {
 
     /// Answers with a result. The payload's type says what happens to it, as for [`Sender::send`](tranship_core::Sender::send).
     ///
-    /// It waits at most 1 s for a client that has still to agree to the payload's pool. If that time passes once, no
+    /// It waits at most 5 s for a client that has still to agree to the payload's pool. If that time passes once, no
     /// worker waits for this client again. A client whose channel of answers stays full is given up: its channels are
     /// closed.
     ///
@@ -319,7 +319,7 @@ impl Request {
 
     /// Allocates a buffer for the answer, from the pool that no domain but the client's can read.
     ///
-    /// It waits at most 1 s for memory, and not longer than the call is wanted. If that time passes once, no worker
+    /// It waits at most 5 s for memory, and not longer than the call is wanted. If that time passes once, no worker
     /// waits for this client's memory again until an allocation of that length succeeds.
     ///
     /// # Errors

@@ -562,7 +562,7 @@ tranship_status tranship_domain_turn(const struct tranship_domain *domain,
 
 /**
  * Makes an inbox of what comes by `receiver`, in `out`. The receiver belongs to it from here on: do not use or close it.
- * The inbox keeps at most `most` messages that were not taken, beside those that still lie in the channel. On failure
+ * The inbox keeps at most `most` messages of each channel that were not taken, beside those that still lie in the channel. On failure
  * the receiver stays the caller's.
  *
  * The sender sends a buffer by tranship_send, and then its tranship_buf_id by a pipe, a socket or a request. The ids are

@@ -97,6 +97,7 @@ pub fn parse(text: &str, folder: &Path, name: &str) -> Result<Program, Vec<Fault
         .iter()
         .map(|(name, raw)| component(find, name, raw, &names, folder))
         .collect();
+    two_of_a_device(find, &file);
     let wires = wires::wires(find, &file, &names, &components);
     wires::ends(find, &file, &wires, &mut components);
     circle::of_dependencies(find, &file, &components);
@@ -244,6 +245,27 @@ fn component(
         rules,
         locks: raw.sandbox.lock,
         line: find.line(name),
+    }
+}
+
+/// Finds TAP devices of two components. A device can be open once only.
+fn two_of_a_device(find: &mut Finder<'_>, file: &file::File) {
+    let mut devices = BTreeMap::new();
+    for (name, raw) in &file.component {
+        let name = name.get_ref().as_str();
+        for address in &raw.listen {
+            let text = address.get_ref().as_str();
+            if !text.starts_with("tap:") {
+                continue;
+            }
+            let (other, line) = *devices.entry(text).or_insert((name, find.line(address)));
+            if other != name {
+                let text = format!(
+                    "{text:?} is a device of component `{other}` already, in line {line}: each component has its own"
+                );
+                find.fault(address, text);
+            }
+        }
     }
 }
 

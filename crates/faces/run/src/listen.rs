@@ -5,7 +5,7 @@
 //! sd_listen_fds(3) describes, and no other process has them.
 
 use anyhow::{Context, Result, bail};
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -33,14 +33,22 @@ impl Address {
     /// Reads `127.0.0.1:8080`, `[::1]:8080`, `tap:web0`, or a path with a slash, which begins in `folder`.
     pub(crate) fn parse(text: &str, folder: &Path) -> Result<Address, String> {
         if let Some(name) = text.strip_prefix("tap:") {
-            return match (1..=tun::MAX_NAME).contains(&name.len()) {
-                true => Ok(Address::Tap(name.to_owned())),
-                false => Err(format!(
+            if !(1..=tun::MAX_NAME).contains(&name.len()) {
+                return Err(format!(
                     "the name of a device has 1 to {} bytes, not {}",
                     tun::MAX_NAME,
                     name.len()
-                )),
-            };
+                ));
+            }
+            // The kernel replaces `%d` by a number and ends the name at NUL. It refuses the other names.
+            let wrong = |c: char| "%/:\0".contains(c) || c.is_whitespace();
+            if name.contains(wrong) || [".", ".."].contains(&name) {
+                return Err(
+                    "the name of a device has no `%`, `/`, `:`, NUL or blank, and is not `.` or `..`"
+                        .to_owned(),
+                );
+            }
+            return Ok(Address::Tap(name.to_owned()));
         }
         if text.contains('/') {
             return Ok(Address::Unix(folder.join(text)));
@@ -56,8 +64,9 @@ impl Address {
     pub(crate) fn listen(&self) -> Result<OwnedFd> {
         let listening: OwnedFd = match self {
             Address::Tap(name) => {
-                return tun::tap(name, true).with_context(|| {
-                    format!("the device {name} (`ip tuntap add dev {name} mode tap` makes one)")
+                return tun::tap(name, true).map_err(|why| {
+                    let remedy = tap_remedy(name, &why);
+                    anyhow::Error::new(why).context(format!("the TAP device {name}{remedy}"))
                 });
             }
             Address::Tcp(address) => TcpListener::bind(address)
@@ -83,6 +92,27 @@ impl Address {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Returns the cause and the remedy of a failure to open a TAP device, to follow its name.
+fn tap_remedy(name: &str, why: &std::io::Error) -> String {
+    let text = match Errno::from_io_error(why) {
+        Some(Errno::BUSY) => ": another process has it open, a device has one supervisor",
+        Some(Errno::PERM) => {
+            return format!(
+                ": without CAP_NET_ADMIN it must exist and be this user's (`ip tuntap add dev {name} mode tap user USER`)"
+            );
+        }
+        Some(Errno::ACCESS) => ": this user may not read and write /dev/net/tun",
+        Some(Errno::NOENT | Errno::NXIO | Errno::NODEV) => {
+            ": there is no /dev/net/tun, which the kernel module `tun` makes"
+        }
+        Some(Errno::INVAL) => {
+            ": the name is that of another kind of device; it must be a TAP device without `multi_queue`"
+        }
+        _ => "",
+    };
+    text.to_owned()
 }
 
 /// Returns the standard input of a launcher: it carries these sockets.

@@ -27,8 +27,8 @@ pub enum KegError {
         align: u64,
     },
     /// There are no addresses for the items' counters.
-    #[error("no addresses for the counters of the items")]
-    Counters,
+    #[error("no addresses for the counters of the items: {0}")]
+    Counters(std::io::ErrorKind),
     /// The arena has 254 kegs.
     #[error("the arena has 254 kegs already")]
     Full,
@@ -95,7 +95,7 @@ impl ItemKeg {
         let stride = (bytes + slack).next_multiple_of(align.max(UNIT));
         let counters = counted.then(|| {
             let most = u32::try_from(arena.bytes() >> counter_shift(stride)).unwrap_or(u32::MAX);
-            PageMap::new(most).map_err(|_: std::io::Error| KegError::Counters)
+            PageMap::new(most).map_err(|error| KegError::Counters(error.kind()))
         });
         let counters = counters.transpose()?;
         let tag = arena.take_tag().ok_or(KegError::Full)?;
@@ -237,9 +237,10 @@ impl ItemKeg {
     }
 
     /// Returns the counter of an item of a keg that was made [`with_counters`](Self::with_counters)
-    /// (`uma_find_refcnt`); `None` if the keg has none, or the address is in no item. It is 0 when the item comes into
-    /// the keg, and otherwise the program's: neither allocating nor freeing changes it. Its place is fixed. Finding it
-    /// takes no lock.
+    /// (`uma_find_refcnt`); `None` if the keg has none, or the address is in none of its slabs. `item` must be the
+    /// beginning of an item: an address inside an item may give the counter of the next item. The counter is 0 when the
+    /// item comes into the keg, and otherwise the program's: neither allocating nor freeing changes it. Its place is
+    /// fixed. Finding it takes no lock.
     #[doc(alias = "uma_find_refcnt")]
     #[must_use]
     pub fn counter(&self, item: NonNull<u8>) -> Option<&AtomicU32> {

@@ -3,10 +3,10 @@
 use crate::chain::Chain;
 use crate::counts::Routine;
 use crate::error::{Error, NoBuffers, What};
-use crate::ext::{self, Counted, OwnerPlace};
+use crate::ext::{self, OwnerPlace};
 use crate::flags::Flags;
 use crate::inject;
-use crate::layout::{ExtKind, OWNER_WORDS};
+use crate::layout::{Counted, ExtKind, OWNER_WORDS};
 use crate::seg::Seg;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;

@@ -10,10 +10,9 @@
 use crate::flags::Flags;
 use crate::header::Header;
 use crate::inject;
-use crate::layout::{Ext, ExtKind, OWNER_WORDS};
+use crate::layout::{Counted, Ext, ExtKind, OWNER_WORDS};
 use crate::seg::Seg;
 use crate::size::ClusterSize;
-use std::ffi::c_void;
 use std::mem::{align_of, size_of};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -105,43 +104,6 @@ pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: OwnerPlace<T>) -> 
     }
 }
 
-/// Memory of the caller's, and the caller's counter of its references (`m_extaddref`).
-///
-/// Each mbuf that refers to the memory counts one in the counter, beside the references that the caller counts. The
-/// thread that counts the last reference away calls `free`; the caller does so for its own references.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Counted {
-    /// The memory, which may be written while the counter is 1.
-    pub bytes: NonNull<[u8]>,
-    /// The counter. It has to stay until `free` was called.
-    pub count: NonNull<AtomicU32>,
-    /// Called with both arguments when the counter is 0, on any thread.
-    pub free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
-    /// Arguments of `free`.
-    pub args: [*mut c_void; 2],
-}
-
-// SAFETY: the attaching caller promises that any thread may use and free the memory.
-unsafe impl Send for Counted {}
-
-impl Counted {
-    pub(crate) fn counter<'a>(&self) -> &'a AtomicU32 {
-        // SAFETY: the attaching caller promises that it stays until `free` was called.
-        unsafe { self.count.as_ref() }
-    }
-}
-
-/// Returns the caller's counter, if the storage has one.
-#[inline]
-pub(crate) fn counted(holder: Seg) -> Option<&'static Counted> {
-    // SAFETY: storage of this kind has a `Counted` as its owner, in the holder, which outlives its last reference.
-    unsafe {
-        let words = &raw const (*holder.owner()).words;
-        ((*holder.ext()).kind == ExtKind::Counted).then(|| &*words.cast())
-    }
-}
-
 /// Counts one reference away in the caller's counter; the last one frees the memory.
 ///
 /// # Safety
@@ -182,7 +144,7 @@ pub(crate) unsafe fn share(from: Seg, to: Seg) {
     } else {
         count.fetch_add(1, Ordering::Relaxed);
     }
-    if let Some(counted) = counted(holder) {
+    if let Some(counted) = holder.counted() {
         // Relaxed: as above.
         counted.counter().fetch_add(1, Ordering::Relaxed);
     }
@@ -289,7 +251,7 @@ pub(crate) unsafe fn drop_header(seg: Seg) {
 #[inline]
 unsafe fn let_go(seg: Seg) {
     let holder = seg.holder();
-    if let Some(counted) = counted(holder) {
+    if let Some(counted) = holder.counted() {
         // SAFETY: this reference was counted. The holder stays until it is counted away below.
         unsafe { uncount(*counted) };
     }

@@ -4,11 +4,40 @@ use crate::flags::Flags;
 use crate::header::Header;
 use crate::size::{DAT, MHLEN, MINI_SIZE, MLEN, PKTDAT};
 use crate::zones::Home;
+use std::ffi::c_void;
 use std::mem::offset_of;
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
 /// Bytes of an owner that are kept in the mbuf itself.
 pub(crate) const OWNER_WORDS: usize = 7;
+
+/// Memory of the caller's, and the caller's counter of its references (`m_extaddref`).
+///
+/// Each mbuf that refers to the memory counts one in the counter, beside the references that the caller counts. The
+/// thread that counts the last reference away calls `free`; the caller does so for its own references.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Counted {
+    /// The memory, which may be written while the counter is 1.
+    pub bytes: NonNull<[u8]>,
+    /// The counter. It has to stay until `free` was called.
+    pub count: NonNull<AtomicU32>,
+    /// Called with both arguments when the counter is 0, on any thread.
+    pub free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    /// Arguments of `free`.
+    pub args: [*mut c_void; 2],
+}
+
+// SAFETY: the attaching caller promises that any thread may use and free the memory.
+unsafe impl Send for Counted {}
+
+impl Counted {
+    pub(crate) fn counter<'a>(&self) -> &'a AtomicU32 {
+        // SAFETY: the attaching caller promises that it stays until `free` was called.
+        unsafe { self.count.as_ref() }
+    }
+}
 
 /// One mbuf. Never referred to as a whole: the part behind `DAT` changes its meaning.
 #[repr(C, align(64))]

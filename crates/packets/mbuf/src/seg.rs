@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::flags::Flags;
 use crate::header::Header;
-use crate::layout::{Ext, ExtKind, Owner, Raw};
+use crate::layout::{Counted, Ext, ExtKind, Owner, Raw};
 use crate::size::{DAT, MSIZE, PKTDAT};
 use crate::zones::Home;
 use std::os::fd::BorrowedFd;
@@ -211,13 +211,23 @@ impl Seg {
         unsafe { Seg(NonNull::new_unchecked((*self.ext()).holder)) }
     }
 
+    /// Returns the caller's counter, if this mbuf holds storage that has one.
+    #[inline]
+    pub(crate) fn counted(self) -> Option<&'static Counted> {
+        // SAFETY: storage of this kind has a `Counted` as its owner, in the holder, which outlives its last reference.
+        unsafe {
+            let words = &raw const (*self.owner()).words;
+            ((*self.ext()).kind == ExtKind::Counted).then(|| &*words.cast())
+        }
+    }
+
     /// Returns how many mbufs refer to the storage; of storage that the caller counts, the caller's count.
     #[inline]
     pub(crate) fn references(self) -> u32 {
         if !self.has(Flags::EXT) {
             return 1;
         }
-        if let Some(counted) = crate::ext::counted(self.holder()) {
+        if let Some(counted) = self.holder().counted() {
             // Ordering: Acquire, as below; partner: the release of each reference that was counted away.
             return counted.counter().load(Ordering::Acquire);
         }

@@ -44,38 +44,48 @@ pub struct Inbox {
 
 #[derive(Debug, Default)]
 struct Kept {
-    receivers: Vec<Receiver>,
-    /// Messages that were received and not taken, in the order in which they came.
-    messages: HashMap<BufferId, VecDeque<Message>>,
+    sources: Vec<Source>,
+    /// Messages that were received and not taken, in the order in which they came, each with the index of its source.
+    messages: HashMap<BufferId, VecDeque<(usize, Message)>>,
     len: usize,
 }
 
+/// A channel of an inbox.
+#[derive(Debug)]
+struct Source {
+    /// `None`: the channel is over.
+    receiver: Option<Receiver>,
+    /// Number of messages of this channel that were received and not taken.
+    kept: usize,
+}
+
 impl Inbox {
-    /// Makes an inbox of what a channel brings. It keeps at most `most` messages that were not taken, beside those that
-    /// still lie in the channel.
+    /// Makes an inbox of what a channel brings. It keeps at most `most` messages of each channel that were not taken,
+    /// beside those that still lie in the channel.
     #[must_use]
     pub fn new(receiver: Receiver, most: usize) -> Inbox {
-        let receivers = vec![receiver];
-        Inbox {
-            kept: Mutex::new(Kept {
-                receivers,
-                ..Kept::default()
-            }),
+        let inbox = Inbox {
+            kept: Mutex::default(),
             most,
-        }
+        };
+        inbox.add(receiver);
+        inbox
     }
 
-    /// Adds another channel, for example another sender's.
+    /// Adds another channel, for example another sender's. A sender that breaks a rule, dies or fills its own limit
+    /// hinders no other sender.
     pub fn add(&self, receiver: Receiver) {
-        lock(&self.kept).receivers.push(receiver);
+        lock(&self.kept).add(receiver);
     }
 
     /// Takes the message with the buffer of this id. An aggregate has the id of its first piece. A message without a buffer
     /// has no id, and is released when it is found.
     ///
     /// # Errors
-    /// `Stale`: no such buffer was sent here, or it was taken as often as it was sent. `Limit`: so many messages were not
-    /// taken that no more can be looked at. Those of [`Receiver::try_recv`], except that a sender's end only ends its channel.
+    /// Every channel is looked at first. `Stale`: no such buffer was sent here, or it was taken as often as it was sent.
+    /// `Limit`: so many messages of a channel were not taken that no more of it can be looked at. Those of
+    /// [`Receiver::try_recv`], except that a sender's end only ends its channel. An error that ends a channel is returned
+    /// at most once.
     pub fn take(&self, id: BufferId) -> Result<Message, Error> {
         let mut kept = lock(&self.kept);
         if let Some(message) = kept.find(id) {
@@ -107,54 +117,104 @@ impl Inbox {
     pub fn drain(&self) -> Vec<Message> {
         let mut kept = lock(&self.kept);
         kept.len = 0;
+        kept.sources.iter_mut().for_each(|source| source.kept = 0);
         let all = std::mem::take(&mut kept.messages);
-        all.into_values().flatten().collect()
+        let all = all.into_values().flatten();
+        all.map(|(_, message)| message).collect()
     }
 }
 
 impl Kept {
+    fn add(&mut self, receiver: Receiver) {
+        let source = Source {
+            receiver: Some(receiver),
+            kept: 0,
+        };
+        let is_free = |source: &&mut Source| source.receiver.is_none() && source.kept == 0;
+        match self.sources.iter_mut().find(is_free) {
+            Some(free) => *free = source,
+            None => self.sources.push(source),
+        }
+    }
+
     fn find(&mut self, id: BufferId) -> Option<Message> {
         let queue = self.messages.get_mut(&id)?;
-        let message = queue.pop_front();
+        let found = queue.pop_front();
         if queue.is_empty() {
             self.messages.remove(&id);
         }
-        self.len -= usize::from(message.is_some());
-        message
+        let (at, message) = found?;
+        self.sources[at].kept -= 1;
+        self.len -= 1;
+        Some(message)
     }
 
-    /// Receives until a message has this id, or nothing is there.
+    /// Receives until a message has this id, or nothing is there. The first error of a channel is returned after a look at
+    /// all channels.
     fn receive(&mut self, id: BufferId, most: usize) -> Result<(), Error> {
-        let mut at = 0;
-        while at < self.receivers.len() {
-            if self.len >= most {
+        let mut first = Ok(());
+        for at in 0..self.sources.len() {
+            match self.receive_from(at, id, most) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        first
+    }
+
+    /// Receives from one channel. Returns whether a message has this id.
+    fn receive_from(&mut self, at: usize, id: BufferId, most: usize) -> Result<bool, Error> {
+        let source = &mut self.sources[at];
+        let Some(receiver) = &mut source.receiver else {
+            return Ok(false);
+        };
+        // A buffer that was sent before its id is in one of the lines, or was put aside. A sender that goes on sending
+        // cannot keep this loop from its end.
+        for _ in 0..=receiver.link.their_lines().count() {
+            if source.kept >= most {
                 let text = format!(
-                    "{most} messages were received and not taken: take them or drain the inbox, or make a larger one"
+                    "{most} messages of a channel were received and not taken: take them or drain the inbox, or make a larger one"
                 );
                 return Err(Error::new(ErrorKind::Limit, text));
             }
-            match self.receivers[at].try_recv() {
+            match receiver.try_recv() {
                 Ok(Some(message)) => {
                     let Some(came) = id_of(&message.body) else {
                         continue;
                     };
-                    self.messages.entry(came).or_default().push_back(message);
+                    let queue = self.messages.entry(came).or_default();
+                    queue.push_back((at, message));
+                    source.kept += 1;
                     self.len += 1;
                     if came == id {
-                        return Ok(());
+                        return Ok(true);
                     }
                 }
-                Ok(None) => at += 1,
-                Err(error) if has_ended(error.kind()) => drop(self.receivers.swap_remove(at)),
-                Err(error) => return Err(error),
+                Ok(None) => return Ok(false),
+                Err(error) => {
+                    let is_end = has_ended(error.kind());
+                    if is_end || is_broken(error.kind()) {
+                        source.receiver = None;
+                    }
+                    return if is_end { Ok(false) } else { Err(error) };
+                }
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 
 fn has_ended(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::PeerGone | ErrorKind::PeerDied)
+}
+
+/// Whether the channel is over for a reason that the caller has to know.
+fn is_broken(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PeerViolation | ErrorKind::Lost | ErrorKind::NotConnected
+    )
 }
 
 fn id_of(body: &Body) -> Option<BufferId> {

@@ -1,7 +1,7 @@
 //! Buffers that are taken by their ids alone, which come by another way than the buffers.
 
 use crate::kit::*;
-use tranship_core::{Aggregate, BufferId, ErrorKind, Inbox};
+use tranship_core::{Aggregate, BufferId, Domain, ErrorKind, Inbox, Sender, Trust};
 
 #[track_caller]
 fn text(inbox: &Inbox, id: BufferId) -> Vec<u8> {
@@ -69,16 +69,80 @@ fn an_inbox_has_a_limit_and_outlives_its_senders() {
     }
     sender.send(&b"no id"[..]).expect("room");
     second.send(all[4].clone()).expect("room");
-    let error = inbox.take(all[4].id()).expect_err("behind too many");
-    assert_eq!((error.kind(), inbox.len()), (ErrorKind::Limit, 3));
+    // A channel at its limit does not hinder the other one.
+    assert_eq!(text(&inbox, all[4].id()), [4; 100]);
+    second.send(all[4].clone()).expect("room");
+    let error = inbox.take(all[3].id()).expect_err("behind too many");
+    assert_eq!((error.kind(), inbox.len()), (ErrorKind::Limit, 4));
     // What was found stays, and makes room as it is taken.
     assert_eq!(text(&inbox, all[1].id()), [1; 100]);
     assert_eq!(text(&inbox, all[3].id()), [3; 100]);
-    assert_eq!(inbox.drain().len(), 2);
+    assert_eq!(inbox.drain().len(), 3);
+    second.send(all[4].clone()).expect("room");
     drop((sender, second)); // closes both in order
     assert_eq!(text(&inbox, all[4].id()), [4; 100]);
     stale(&inbox, all[0].id());
     assert!(inbox.is_empty());
+}
+
+/// Sends a buffer with a hole, which breaks a rule.
+fn send_hole(sender: &mut Sender, from: &Domain, inbox: &Inbox) {
+    let pool = pool_of(from, Trust::Full);
+    let len = 3 * CHUNK;
+    // The reader has the chunks, and found them whole.
+    let whole = pool.alloc(len).expect("a buffer").freeze();
+    let id = whole.id();
+    sender.send(whole).expect("send");
+    assert_eq!(text(inbox, id).len(), len);
+    let holed = pool.alloc(len).expect("a buffer");
+    let at = holed.view().as_ptr().cast_mut();
+    // SAFETY: a page of a buffer that no thread looks at; the page reads as zeros then.
+    let punched = unsafe { libc::madvise(at.cast(), 4096, libc::MADV_REMOVE) };
+    assert_eq!(punched, 0, "{}", std::io::Error::last_os_error());
+    sender.send(holed.freeze()).expect("send");
+}
+
+#[test]
+fn a_sender_that_breaks_a_rule_or_dies_hinders_no_other() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut wrong, receiver) = link(&a, &b, "wrong");
+    let (dead, died) = link(&a, &b, "dead");
+    let (mut right, more) = link(&a, &b, "right");
+    let inbox = Inbox::new(receiver, 10);
+    inbox.add(died);
+    inbox.add(more);
+    send_hole(&mut wrong, &a, &inbox);
+    dead.abandon();
+    let buffer = pool.copy(b"right").expect("memory").freeze();
+    for _ in 0..2 {
+        right.send(buffer.clone()).expect("room");
+        assert_eq!(text(&inbox, buffer.id()), b"right");
+    }
+    stale(&inbox, buffer.id());
+    // The error is told once if the id is not found.
+    let (mut wrong, receiver) = link(&a, &b, "again");
+    inbox.add(receiver);
+    send_hole(&mut wrong, &a, &inbox);
+    let error = inbox.take(BufferId(0)).expect_err("a hole");
+    assert_eq!(error.kind(), ErrorKind::PeerViolation);
+    stale(&inbox, BufferId(0));
+}
+
+#[test]
+fn a_sender_that_never_stops_does_not_keep_a_taker() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, receiver) = link(&a, &b, "data");
+    let inbox = Inbox::new(receiver, 10);
+    std::thread::scope(|scope| {
+        scope.spawn(move || while sender.send(&b"no id"[..]).is_ok() {});
+        for _ in 0..100 {
+            stale(&inbox, BufferId(0));
+        }
+        drop(inbox); // ends the sender
+    });
 }
 
 #[test]

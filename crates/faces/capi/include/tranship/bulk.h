@@ -34,6 +34,8 @@ extern "C" {
 #define BULK_POOLS_MAX 16
 /** The longest name of an endpoint, with its final zero. */
 #define BULK_NAME_MAX 240
+/** Time between two attempts to send an answer that waits for room, ns. */
+#define BULK_AGAIN_NS 1000000
 
 enum bulk_channel_direction {
     BULK_DIRECTION_TX = TRANSHIP_SENDER,
@@ -174,6 +176,9 @@ struct bulk_channel {
     uint64_t sent;
     struct bulk_continuation *first, *last;
     unsigned char meta[BULK_META_MAX];
+    /** Answers to assignments, which wait for room on the way out. */
+    uint32_t num_answers;
+    unsigned char answers[BULK_POOLS_MAX][16];
 };
 
 enum bulk_event_kind {
@@ -670,9 +675,33 @@ static inline tranship_status bulk_sent(struct bulk_channel *channel, tranship_s
     return status;
 }
 
-static inline tranship_status bulk_control(struct bulk_channel *channel, enum bulk_op op, const void *bytes, size_t len, int64_t timeout_ns)
+static inline tranship_status bulk_line_out(struct bulk_channel *channel, enum bulk_op op, const void *bytes, size_t len, int64_t timeout_ns)
 {
     return bulk_sent(channel, tranship_send_bytes(channel->out, bytes, len, (uint64_t)op, timeout_ns, NULL));
+}
+
+/* Sends the answers that wait. They go ahead of later operations. */
+static inline tranship_status bulk_answer(struct bulk_channel *channel, int64_t timeout_ns)
+{
+    tranship_status status = TRANSHIP_OK;
+
+    while (channel->num_answers != 0 && status == TRANSHIP_OK) {
+        status = bulk_line_out(channel, BULK_OP_ANSWER, channel->answers[0], sizeof channel->answers[0], timeout_ns);
+        if (status == TRANSHIP_OK) {
+            channel->num_answers--;
+            memmove(channel->answers[0], channel->answers[1], channel->num_answers * sizeof channel->answers[0]);
+        }
+    }
+    if (channel->state == BULK_STATE_TEARDOWN)
+        channel->num_answers = 0;
+    return status;
+}
+
+static inline tranship_status bulk_control(struct bulk_channel *channel, enum bulk_op op, const void *bytes, size_t len, int64_t timeout_ns)
+{
+    tranship_status status = bulk_answer(channel, timeout_ns);
+
+    return status != TRANSHIP_OK ? status : bulk_line_out(channel, op, bytes, len, timeout_ns);
 }
 
 static inline struct bulk_assigned *bulk_assigned_of(struct bulk_channel *channel, uint32_t id)
@@ -800,6 +829,10 @@ static inline tranship_status bulk_word(struct bulk_channel *channel, enum bulk_
 
     /* One end that waits for the other one must be enough. */
     uint32_t lines = channel->setup.options != NULL && channel->setup.options->lines != 0 ? channel->setup.options->lines : 256;
+    tranship_status status = bulk_answer(channel, timeout_ns);
+
+    if (status != TRANSHIP_OK)
+        return status;
     if (timeout_ns == TRANSHIP_NOW && tranship_sender_queued(channel->out) + 2 > lines)
         return TRANSHIP_ERR_FULL;
     *word = (uint64_t)op;
@@ -904,7 +937,7 @@ static inline tranship_status bulk_channel_release(struct bulk_channel *channel,
 static inline tranship_status bulk_asked(struct bulk_channel *channel, const unsigned char *bytes, struct bulk_event *event)
 {
     uint64_t first = bulk_get(bytes);
-    unsigned char answer[16];
+    unsigned char *answer;
     tranship_status status;
 
     event->pool.id = (uint32_t)first;
@@ -921,6 +954,7 @@ static inline tranship_status bulk_asked(struct bulk_channel *channel, const uns
         status = TRANSHIP_ERR_LIMIT;
     if (status == TRANSHIP_OK && channel->setup.veto != NULL && channel->setup.veto(channel->setup.user_state, &event->pool) != TRANSHIP_OK)
         status = TRANSHIP_ERR_REFUSED;
+    answer = channel->answers[channel->num_answers++];
     bulk_put(answer, event->pool.id);
     bulk_put(answer + 8, (uint64_t)status);
     if (status == TRANSHIP_OK) {
@@ -930,7 +964,7 @@ static inline tranship_status bulk_asked(struct bulk_channel *channel, const uns
         of->pool = event->pool;
     }
     event->kind = BULK_EVENT_POOL_ASSIGNED;
-    (void)bulk_control(channel, BULK_OP_ANSWER, answer, sizeof answer, TRANSHIP_FOREVER); /* if the other end is gone, the next call says so */
+    (void)bulk_answer(channel, TRANSHIP_NOW); /* if there is no room, the next call tries again */
     return status;
 }
 
@@ -947,7 +981,7 @@ static inline tranship_status bulk_line(struct bulk_channel *channel, const tran
         memcpy(channel->meta, bytes, line->len);
         return TRANSHIP_ERR_TIMED_OUT;
     }
-    if (op == BULK_OP_ASSIGN && line->len == 40)
+    if (op == BULK_OP_ASSIGN && line->len == 40 && channel->num_answers < BULK_POOLS_MAX) /* each end asks for that many at most */
         return bulk_asked(channel, bytes, event) == TRANSHIP_OK ? TRANSHIP_OK : TRANSHIP_ERR_TIMED_OUT;
     if (op == BULK_OP_RELEASED && is_tx && line->len == 8) {
         event->kind = BULK_EVENT_COPY_RELEASED;
@@ -999,9 +1033,36 @@ static inline tranship_status bulk_came(struct bulk_channel *channel, const tran
     return TRANSHIP_OK;
 }
 
+/* Receives, and sends the answers that wait as room for them comes. */
+static inline tranship_status bulk_receive(struct bulk_channel *channel, int64_t timeout_ns, tranship_buf *came)
+{
+    for (;;) {
+        int64_t step = timeout_ns;
+        tranship_status status;
+
+        (void)bulk_answer(channel, TRANSHIP_NOW);
+        if (channel->num_answers != 0 && (timeout_ns == TRANSHIP_FOREVER || timeout_ns > BULK_AGAIN_NS))
+            step = BULK_AGAIN_NS;
+        status = tranship_recv(channel->in, step, came, NULL);
+        if (status != TRANSHIP_ERR_TIMED_OUT || step == timeout_ns)
+            return status;
+        if (timeout_ns != TRANSHIP_FOREVER)
+            timeout_ns -= step;
+    }
+}
+
+/* Returns whether nothing more comes. After any other error the channel goes on. */
+static inline int bulk_is_over(tranship_status status)
+{
+    return status == TRANSHIP_ERR_PEER_GONE || status == TRANSHIP_ERR_PEER_DIED || status == TRANSHIP_ERR_PEER_VIOLATION ||
+           status == TRANSHIP_ERR_LOST || status == TRANSHIP_ERR_NOT_CONNECTED;
+}
+
 /**
  * Waits for the next thing that the other end does, `timeout_ns` for each message, and calls continuations. TRANSHIP_ERR_TIMED_OUT if there is
- * nothing. TRANSHIP_ERR_PEER_GONE: all was received, and the channel is CLOSED but for bulk_channel_destroy.
+ * nothing. TRANSHIP_ERR_PEER_GONE: all was received, and the channel is CLOSED but for bulk_channel_destroy. So it is after
+ * TRANSHIP_ERR_PEER_DIED, TRANSHIP_ERR_PEER_VIOLATION, TRANSHIP_ERR_LOST and TRANSHIP_ERR_NOT_CONNECTED. After any other error, for example
+ * TRANSHIP_ERR_CHUNK_PENDING, the channel is as before.
  */
 static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, int64_t timeout_ns, struct bulk_event *event)
 {
@@ -1014,8 +1075,9 @@ static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, in
         uint64_t word;
 
         memset(event, 0, sizeof *event);
-        status = tranship_recv(channel->in, timeout_ns, &came, NULL);
-        bulk_continue(channel);
+        status = bulk_receive(channel, timeout_ns, &came);
+        if (status != TRANSHIP_ERR_FORKED) /* the continuations are the parent's */
+            bulk_continue(channel);
         if (status != TRANSHIP_OK)
             break;
         word = came.word;
@@ -1031,7 +1093,7 @@ static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, in
                 event->meta[i] = (unsigned char)(word >> (8 * (i + 1)));
         return TRANSHIP_OK;
     } while (status == TRANSHIP_ERR_TIMED_OUT);
-    if (status != TRANSHIP_ERR_TIMED_OUT) {
+    if (bulk_is_over(status)) {
         channel->state = BULK_STATE_CLOSED;
         bulk_give_up(channel, status);
         tranship_sender_close(channel->out);

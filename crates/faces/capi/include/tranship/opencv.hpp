@@ -32,6 +32,7 @@
 #include <new>
 #include <opencv2/core.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tranship {
@@ -59,6 +60,23 @@ struct extent {
 struct held {
     tranship_buf buf;
     std::mutex sending;
+};
+
+/* A buffer that is released at the end of its scope, also by an exception. */
+struct scoped {
+    tranship_buf buf;
+
+    scoped() : buf()
+    {
+    }
+
+    scoped(const scoped &) = delete;
+    scoped &operator=(const scoped &) = delete;
+
+    ~scoped()
+    {
+        tranship_release(&buf);
+    }
 };
 
 /* Matrices outlive the allocator that made them: this one frees them, and makes none. */
@@ -255,27 +273,22 @@ class MatAllocator : public cv::MatAllocator
     tranship_status send(tranship_sender *to, const std::vector<cv::Mat> &mats, int64_t timeout_ns, uint64_t word = 0,
                          tranship_error **error = nullptr) const
     {
-        tranship_buf all;
-        tranship_status status = mats.empty() ? TRANSHIP_ERR_BAD_ARGUMENT : tranship_aggregate(pool, &all, error);
+        detail::scoped all;
+        tranship_status status = mats.empty() ? TRANSHIP_ERR_BAD_ARGUMENT : tranship_aggregate(pool, &all.buf, error);
 
         if (status != TRANSHIP_OK)
             return status;
         for (const cv::Mat &mat : mats) {
-            tranship_buf piece;
+            detail::scoped piece;
 
-            status = shared(mat, timeout_ns, &piece, error);
-            if (status == TRANSHIP_OK) {
-                status = tranship_aggregate_push_back(&all, &piece, error);
-                tranship_release(&piece); /* what was not pushed */
-            }
+            status = shared(mat, timeout_ns, &piece.buf, error);
+            if (status == TRANSHIP_OK)
+                status = tranship_aggregate_push_back(&all.buf, &piece.buf, error);
             if (status != TRANSHIP_OK)
-                break;
+                return status;
         }
-        all.word = word;
-        if (status == TRANSHIP_OK)
-            status = tranship_send(to, &all, timeout_ns, error);
-        tranship_release(&all);
-        return status;
+        all.buf.word = word;
+        return tranship_send(to, &all.buf, timeout_ns, error);
     }
 
     cv::UMatData *allocate(int dims, const int *sizes, int type, void *given, size_t *step, cv::AccessFlag flags,
@@ -352,11 +365,13 @@ class MatAllocator : public cv::MatAllocator
 
         if (mat.dims == 0 || has == nullptr)
             return shared_copy(mat, timeout, out, error);
-        std::lock_guard<std::mutex> one(has->sending);
+        std::unique_lock<std::mutex> one(has->sending);
         const uint64_t offset = static_cast<uint64_t>(mat.data - mat.u->origdata);
         const bool exclusive = has->buf.kind == TRANSHIP_BUF_EXCLUSIVE;
-        if (exclusive ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset))
+        if (exclusive ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset)) {
+            one.unlock(); /* a copy may wait for memory, and other threads send the matrix meanwhile */
             return shared_copy(mat, timeout, out, error);
+        }
         tranship_status status = exclusive ? tranship_freeze(&has->buf, error) : TRANSHIP_OK;
         return status == TRANSHIP_OK ? tranship_buf_clone(&has->buf, out, error) : status;
     }
@@ -417,12 +432,15 @@ inline tranship_status mat_of(tranship_buf &buf, cv::Mat &out)
         sizes[i] = static_cast<int>(extents[i].size);
         steps[i] = static_cast<size_t>(extents[i].step);
     }
+    /* First, because it may throw: `buf` then has its contents still. */
+    cv::Mat made(static_cast<int>(shape.dims), sizes.data(), shape.type,
+                 static_cast<uchar *>(tranship_data(&buf)) + shape.offset, steps.data());
     cv::UMatData *data = detail::keep(buf, static_cast<size_t>(buf.len - detail::shape_bytes(shape.room)));
     if (data == nullptr)
         return TRANSHIP_ERR_OUT_OF_MEMORY;
-    out = cv::Mat(static_cast<int>(shape.dims), sizes.data(), shape.type, data->data + shape.offset, steps.data());
     data->refcount = 1;
-    out.u = data;
+    made.u = data;
+    out = std::move(made);
     return TRANSHIP_OK;
 }
 
@@ -433,16 +451,14 @@ inline tranship_status mat_of(tranship_buf &buf, cv::Mat &out)
 inline tranship_status recv(tranship_receiver *from, cv::Mat &out, int64_t timeout_ns, uint64_t *word = nullptr,
                             tranship_error **error = nullptr)
 {
-    tranship_buf buf;
-    tranship_status status = tranship_recv(from, timeout_ns, &buf, error);
+    detail::scoped one;
+    tranship_status status = tranship_recv(from, timeout_ns, &one.buf, error);
 
     if (status != TRANSHIP_OK)
         return status;
     if (word != nullptr)
-        *word = buf.word;
-    status = mat_of(buf, out);
-    tranship_release(&buf);
-    return status;
+        *word = one.buf.word;
+    return mat_of(one.buf, out);
 }
 
 /**
@@ -452,27 +468,25 @@ inline tranship_status recv(tranship_receiver *from, cv::Mat &out, int64_t timeo
 inline tranship_status recv(tranship_receiver *from, std::vector<cv::Mat> &out, int64_t timeout_ns, uint64_t *word = nullptr,
                             tranship_error **error = nullptr)
 {
-    tranship_buf all;
-    tranship_status status = tranship_recv(from, timeout_ns, &all, error);
+    detail::scoped all;
+    tranship_status status = tranship_recv(from, timeout_ns, &all.buf, error);
 
     if (status != TRANSHIP_OK)
         return status;
     if (word != nullptr)
-        *word = all.word;
-    std::vector<cv::Mat> mats(all.kind == TRANSHIP_BUF_AGGREGATE ? tranship_aggregate_count(&all) : 1);
-    if (all.kind != TRANSHIP_BUF_AGGREGATE) {
-        status = mat_of(all, mats[0]);
+        *word = all.buf.word;
+    std::vector<cv::Mat> mats(all.buf.kind == TRANSHIP_BUF_AGGREGATE ? tranship_aggregate_count(&all.buf) : 1);
+    if (all.buf.kind != TRANSHIP_BUF_AGGREGATE) {
+        status = mat_of(all.buf, mats[0]);
     } else {
         for (size_t i = 0; i < mats.size() && status == TRANSHIP_OK; i++) {
-            tranship_buf piece;
+            detail::scoped piece;
 
-            status = tranship_aggregate_clone_piece(&all, i, &piece, error);
+            status = tranship_aggregate_clone_piece(&all.buf, i, &piece.buf, error);
             if (status == TRANSHIP_OK)
-                status = mat_of(piece, mats[i]);
-            tranship_release(&piece);
+                status = mat_of(piece.buf, mats[i]);
         }
     }
-    tranship_release(&all);
     if (status == TRANSHIP_OK)
         out.swap(mats);
     return status;

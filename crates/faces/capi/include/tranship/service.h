@@ -86,7 +86,7 @@ tranship_status tranship_request_take(struct tranship_request *request,
                                       tranship_error **error);
 
 /**
- * A buffer of `len` bytes for the answer, in `buf`, which only the client can read. Waits at most 1 s for a client that keeps its earlier
+ * A buffer of `len` bytes for the answer, in `buf`, which only the client can read. Waits at most 5 s for a client that keeps its earlier
  * answers: TRANSHIP_ERR_OUT_OF_MEMORY. `buf` need not be initialised. On failure it holds nothing.
  */
 tranship_status tranship_request_alloc(const struct tranship_request *request,
@@ -105,7 +105,7 @@ int32_t tranship_request_is_cancelled(const struct tranship_request *request);
 
 /**
  * Answers with the contents of `buf`, as of tranship_send, and closes the request, also if this fails: then the client is told that the request was
- * let go, and `buf` is as before. Waits at most 1 s for a client that has to agree to a pool.
+ * let go, and `buf` is as before. Waits at most 5 s for a client that has to agree to a pool.
  */
 tranship_status tranship_request_reply(struct tranship_request *request,
                                        tranship_buf *buf,

@@ -1,7 +1,6 @@
 //! Allocators, allocation, and the end of it.
 
-use super::cross::told;
-use super::{M_WAITOK, Mbuf, borrowed, flags, given, length, or_null, owned, stays_int};
+use super::{M_WAITOK, Mbuf, borrowed, flags, given, length, or_null, owned, stays_int, told};
 use crate::given::{there, wrong};
 use crate::open::closed;
 use crate::options::{Grows, filled, grown};

@@ -1,27 +1,13 @@
 //! Packets to other processes, and from them.
 
 use super::alloc::{Mbufs, those};
-use super::{Mbuf, borrowed_whole, given};
+use super::{Mbuf, borrowed_whole, given, told};
 use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
 use crate::given::{there, wrong};
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border};
-use facade::ErrorKind;
-use facade::mbuf::Error as Failed;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
-
-pub(super) fn told(error: Failed) -> facade::Error {
-    let kind = match &error {
-        Failed::NoBuffers(none) => none
-            .refusal()
-            .map_or(ErrorKind::OutOfMemory, facade::Error::kind),
-        Failed::TooMany { .. } => ErrorKind::Limit,
-        Failed::File { .. } => ErrorKind::System,
-        _ => ErrorKind::BadArgument,
-    };
-    facade::error::of_kind(kind)(error)
-}
 
 /// Makes a message of a chain's bytes, in `out`. Bytes in buffers of a pool are not copied; all others are copied into
 /// a buffer of `pool`. The chain stays as it is; bytes that were sent cannot be written any more.

@@ -14,6 +14,7 @@ mod store;
 mod tag;
 mod uio;
 
+use facade::ErrorKind;
 use facade::mbuf::{Chain, Error, Flags};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
@@ -83,6 +84,19 @@ fn or_null<E>(chain: Result<Chain, E>) -> *mut Mbuf {
 /// 0, or the error's number.
 fn errno(done: Result<(), Error>) -> i32 {
     done.map_or_else(|error| error.errno(), |()| 0)
+}
+
+/// Returns the error as callers see it.
+fn told(error: Error) -> facade::Error {
+    let kind = match &error {
+        Error::NoBuffers(none) => none
+            .refusal()
+            .map_or(ErrorKind::OutOfMemory, facade::Error::kind),
+        Error::TooMany { .. } => ErrorKind::Limit,
+        Error::File { .. } => ErrorKind::System,
+        _ => ErrorKind::BadArgument,
+    };
+    facade::error::of_kind(kind)(error)
 }
 
 fn flags(bits: i32) -> Flags {

@@ -146,7 +146,7 @@ pub extern "C" fn tranship_request_take(
     })
 }
 
-/// A buffer of `len` bytes for the answer, in `buf`, which only the client can read. Waits at most 1 s for a client that keeps its earlier
+/// A buffer of `len` bytes for the answer, in `buf`, which only the client can read. Waits at most 5 s for a client that keeps its earlier
 /// answers: TRANSHIP_ERR_OUT_OF_MEMORY. `buf` need not be initialised. On failure it holds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_request_alloc(
@@ -198,7 +198,7 @@ fn ended(
 }
 
 /// Answers with the contents of `buf`, as of tranship_send, and closes the request, also if this fails: then the client is told that the request was
-/// let go, and `buf` is as before. Waits at most 1 s for a client that has to agree to a pool.
+/// let go, and `buf` is as before. Waits at most 5 s for a client that has to agree to a pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_request_reply(
     request: Option<Box<Request>>,

@@ -1,6 +1,7 @@
 /* The report's channels by bulk.h: both modes, at several addresses; properties that both ends agree to; pools that come, are vetoed and go. */
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -423,6 +424,80 @@ static void disagreements(void)
     bulk_alloc_destroy(&fine);
 }
 
+/* --- an answer waits for room without holding its end --- */
+
+static sem_t full, answered;
+
+static void *assigns(void *unused)
+{
+    struct bulk_domain domain = {home, NULL};
+    struct bulk_channel_setup setup = {.direction = BULK_DIRECTION_TX, .role = BULK_ROLE_SLAVE};
+    struct bulk_endpoint_descriptor ep;
+    struct bulk_allocator alloc;
+    struct bulk_channel tx = {0};
+    struct bulk_event event;
+
+    OK(bulk_alloc_init(&alloc, &domain, 1, SIZE, NULL));
+    OK(bulk_sm_ep_create_remote(&ep, &domain, "local:answers"));
+    OK(bulk_channel_bind(&tx, &ep, &setup, TRANSHIP_FOREVER));
+    next(&tx, BULK_EVENT_POOL_ASSIGNED);
+    sem_wait(&full);
+    OK(bulk_channel_assign_pool(&tx, &alloc.pool, NULL));
+    sem_wait(&answered); /* nothing is received before */
+    do
+        OK(bulk_channel_wait(&tx, TRANSHIP_FOREVER, &event));
+    while (event.kind == BULK_EVENT_BUFFER_RECEIVED && bulk_buffer_change_state(&event.buffer, BULK_BUFFER_INVALID) == TRANSHIP_OK);
+    EXPECT(event.kind, BULK_EVENT_POOL_ASSIGNED);
+    EXPECT(event.pool.id, alloc.pool.id);
+    bulk_channel_destroy(&tx);
+    bulk_alloc_destroy(&alloc);
+    return unused;
+}
+
+static void answers(void)
+{
+    struct bulk_domain domain = {home, NULL};
+    struct bulk_channel_setup setup = {.direction = BULK_DIRECTION_RX};
+    struct bulk_endpoint_descriptor ep;
+    struct bulk_allocator alloc;
+    struct bulk_channel rx = {0};
+    struct bulk_buffer buffer;
+    struct bulk_event event;
+    tranship_status status;
+    pthread_t thread;
+
+    sem_init(&full, 0, 0);
+    sem_init(&answered, 0, 0);
+    OK(bulk_alloc_init(&alloc, &domain, 300, SIZE, NULL));
+    OK(bulk_sm_ep_create(&ep, &domain, "local:answers"));
+    OK(bulk_channel_create(&rx, &ep, &setup));
+    pthread_create(&thread, NULL, assigns, NULL);
+    OK(bulk_channel_accept(&rx, TRANSHIP_FOREVER));
+    OK(bulk_channel_assign_pool(&rx, &alloc.pool, NULL));
+    next(&rx, BULK_EVENT_POOL_ASSIGNED);
+    do {
+        /* More memory comes at the manager's own time. */
+        while ((status = bulk_alloc_new_buffer(&alloc, &buffer)) == TRANSHIP_ERR_OUT_OF_MEMORY)
+            OK(tranship_domain_turn(home, NULL));
+        OK(status);
+        status = bulk_channel_pass(&rx, &buffer, NULL, NULL);
+    } while (status == TRANSHIP_OK);
+    EXPECT(status, TRANSHIP_ERR_FULL);
+    OK(bulk_buffer_change_state(&buffer, BULK_BUFFER_INVALID));
+    while ((status = tranship_send_bytes(rx.out, "", 0, BULK_OP_META, TRANSHIP_NOW, NULL)) == TRANSHIP_OK) /* to the last line */
+        rx.sent++;
+    EXPECT(status, TRANSHIP_ERR_FULL);
+    sem_post(&full);
+    next(&rx, BULK_EVENT_POOL_ASSIGNED);
+    EXPECT(bulk_channel_wait(&rx, 3000000, &event), TRANSHIP_ERR_TIMED_OUT);
+    sem_post(&answered);
+    EXPECT(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event), TRANSHIP_ERR_PEER_GONE);
+    bulk_channel_destroy(&rx);
+    pthread_join(thread, NULL);
+    bulk_sm_ep_destroy(&ep);
+    bulk_alloc_destroy(&alloc);
+}
+
 int main(void)
 {
     OK(tranship_embedded(NULL, &home, NULL));
@@ -431,6 +506,7 @@ int main(void)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         receive_master(&places[i]);
     disagreements();
+    answers();
     tranship_domain_close(home);
     puts("as in the report");
     return 0;

@@ -15,7 +15,9 @@ static char manager[108];
 
 static tranship_domain *join(const char *name)
 {
-    tranship_domain_options options = {.size = sizeof options, .name = name, .socket = manager};
+    /* A thread that waits for its own pipe takes no news of the manager: the helper thread does. */
+    tranship_domain_options options = {
+        .size = sizeof options, .name = name, .socket = manager, .flags = TRANSHIP_DOMAIN_HELPER_THREAD};
     tranship_domain *domain;
 
     OK(tranship_connect(&options, &domain, NULL));

@@ -230,10 +230,24 @@ fn a_request_to_end_ends_all_and_is_no_failure() {
 /// The program is told, and not killed.
 #[test]
 fn a_request_to_end_reaches_the_program() {
+    reaches_the_program("");
+}
+
+#[test]
+fn a_request_to_end_reaches_a_program_of_another_user() {
+    match rustix::process::geteuid().is_root() {
+        true => reaches_the_program("sandbox.uid = 65534\n"),
+        false => tranship_testkit::skipped("only root starts components of another user"),
+    }
+}
+
+fn reaches_the_program(more: &str) {
     let _dog = Watchdog::new();
-    let stage = Stage::new(
-        "[component.a]\nrun = [\"sh\", \"-c\", \"trap 'echo told > DIR/told; exit 0' TERM; echo > DIR/started; while :; do sleep 1000000 & wait $!; done\"]\nstop_in = \"100h\"\nsandbox.write = [\"DIR\"]\n",
-    );
+    let stage = Stage::new(&format!(
+        "[component.a]\nrun = [\"sh\", \"-c\", \"trap 'echo told > DIR/told; exit 0' TERM; echo > DIR/started; while :; do sleep 1000000 & wait $!; done\"]\nstop_in = \"100h\"\nsandbox.write = [\"DIR\"]\n{more}"
+    ));
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(stage.dir.path(), all).expect("permissions");
     let mut program = Running::start(&mut stage.command(&[]));
     wait_for(&stage.dir.path().join("started"), |text| !text.is_empty());
     program.signal(libc::SIGTERM);

@@ -836,7 +836,7 @@ class Request(_Closing):
         """Lets it go, if it was not answered: its client's call raises PeerDied. The end of a `with` does."""
     @property
     def payload(self) -> Buffer:
-        """What the client sent."""
+        """Payload that the client sent."""
     @property
     def method(self) -> int:
         """The number of the called method; 0 where the service has none."""
@@ -857,11 +857,11 @@ class Request(_Closing):
     def left(self) -> float | None:
         """Seconds for which the client still waits; None: without end."""
     def alloc(self, nbytes: int) -> Buffer:
-        """A writable buffer for the answer, which no process but the client can read. Waits at most 1 s for a client
+        """A writable buffer for the answer, which no process but the client can read. Waits at most 5 s for a client
         that keeps its earlier answers; then OutOfMemory."""
     def reply(self, payload: Buffer | _Sendable, *, move: bool = False) -> None:
         """Answers with a result: a buffer, an array that lies in one, a list of such, or up to `INLINE_BYTES` bytes, as
-        `Sender.send` takes them. Waits at most 1 s for a client that has to agree to a pool. The request is over then,
+        `Sender.send` takes them. Waits at most 5 s for a client that has to agree to a pool. The request is over then,
         also if this fails."""
     def fail(self, payload: Buffer | _Sendable, *, move: bool = False) -> None:
         """Answers with an error of the service's own: the client's call raises ServiceFailed, which has this

@@ -91,13 +91,13 @@ fn over() -> PyErr {
 
 #[pymethods]
 impl Request {
-    /// Payload of the client.
+    /// Payload that the client sent.
     #[getter]
     fn payload(&self, py: Python<'_>) -> PyResult<Py<Buffer>> {
         self.carried.get(py, |_| Origin::default())
     }
 
-    /// A writable buffer for the answer, which no process but the client can read. Waits at most 1 s for a client that keeps
+    /// A writable buffer for the answer, which no process but the client can read. Waits at most 5 s for a client that keeps
     /// its earlier answers; then OutOfMemory.
     fn alloc(&self, py: Python<'_>, nbytes: Number) -> PyResult<Buffer> {
         let (request, bytes) = (self.held.get(py)?, nbytes.named("nbytes")?);
@@ -107,7 +107,7 @@ impl Request {
     }
 
     /// Answers with a result: a buffer, an array that lies in one, a list of such, or up to `INLINE_BYTES` bytes, as
-    /// `Sender.send` takes them. Waits at most 1 s for a client that has to agree to a pool. The request is over then, also
+    /// `Sender.send` takes them. Waits at most 5 s for a client that has to agree to a pool. The request is over then, also
     /// if this fails.
     #[pyo3(signature = (payload, *, r#move=false), text_signature = "($self, payload, *, move=False)")]
     fn reply(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, r#move: bool) -> PyResult<()> {

@@ -68,6 +68,26 @@ fn each_fault_has_its_line() {
             "1 to 15 bytes, not 16",
         ),
         (
+            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:web%d\"]",
+            3,
+            "has no `%`",
+        ),
+        (
+            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:a/b\"]",
+            3,
+            "has no `%`, `/`",
+        ),
+        (
+            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:a\\u0000\"]",
+            3,
+            "NUL",
+        ),
+        (
+            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:w\"]\n[component.b]\nrun = [\"sh\"]\nlisten = [\"tap:w\"]",
+            6,
+            "component `a` already, in line 3",
+        ),
+        (
             "[component.a]\nrun = [\"sh\"]\nsandbox.read = [\"/no/such\"]",
             3,
             "/no/such",

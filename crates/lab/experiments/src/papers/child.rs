@@ -6,7 +6,6 @@ use crate::args::Scale;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -87,28 +86,24 @@ fn report(figure: &Figure, command: &str, skipped: &mut Vec<String>) -> Result<V
         program.is_file(),
         "no {name} beside tranship-lab: build it first"
     );
-    let mut child = Command::new(&program)
+    // Files: a pipe ends only when its last holder has closed it, and a daemon that outlives the program does not.
+    let (out, error) = (
+        tempfile::NamedTempFile::new().context("a file for the output")?,
+        tempfile::NamedTempFile::new().context("a file for the errors")?,
+    );
+    // The program stays in this process group: a signal of the terminal ends both.
+    let status = Command::new(&program)
         .args(words)
         .args((!figure.lines).then_some("--json"))
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("starting {}", program.display()))?;
-    let (mut out, mut error) = (
-        child.stdout.take().context("output")?,
-        child.stderr.take().context("errors")?,
-    );
-    // Both at once: a program that waits for room in one would never finish the other.
-    let hearing = std::thread::spawn(move || {
-        let mut text = String::new();
-        let _ = error.read_to_string(&mut text);
-        text
-    });
-    let mut text = String::new();
-    out.read_to_string(&mut text)?;
-    let status = child.wait()?;
-    let said = hearing.join().unwrap_or_default();
+        .stdout(out.reopen()?)
+        .stderr(error.reopen()?)
+        .status()
+        .with_context(|| format!("running {}", program.display()))?;
+    let text = std::fs::read(out.path()).context("its output")?;
+    let text = String::from_utf8(text).context("its output")?;
+    let said = std::fs::read(error.path()).context("its errors")?;
+    let said = String::from_utf8_lossy(&said);
     skipped.extend(
         said.lines()
             .filter(|line| line.starts_with("SKIPPED: "))
