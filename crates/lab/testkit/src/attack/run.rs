@@ -141,7 +141,7 @@ pub(super) fn in_child(attempt: impl FnOnce() -> Outcome, target: &Target) -> Ou
             ] {
                 libc::signal(signal, libc::SIG_DFL);
             }
-            libc::alarm(20);
+            libc::alarm(200); // a loaded machine moves pages slowly
         }
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt))
             .unwrap_or(Outcome::Broken);
