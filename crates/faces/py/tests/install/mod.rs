@@ -5,7 +5,7 @@ use crate::stage::{HOUR, Stage, blocks, here, output, stage};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use tranship_testkit::{Watchdog, artifact, forget_who_asks, skipped};
 
@@ -133,15 +133,26 @@ impl Fresh {
         let [sends, receives, ..] = &page[..] else {
             panic!("two programs");
         };
-        let first = self.terminal("sends.py", sends).spawn();
-        let mut first = first.expect("a terminal");
-        let said = output(&mut self.terminal("receives.py", receives));
-        if said.is_err() {
-            let _ = first.kill(); // it waits for the other
+        let mut both = [("sends.py", sends), ("receives.py", receives)].map(|(name, page)| {
+            let mut terminal = self.terminal(name, page);
+            terminal.stdout(Stdio::piped()).spawn().expect("a terminal")
+        });
+        // Each waits for the other: when one fails, both end.
+        loop {
+            let ends = both.each_mut().map(|one| one.try_wait().expect("its end"));
+            if ends.iter().flatten().any(|end| !end.success()) {
+                for one in &mut both {
+                    let _ = one.kill();
+                }
+                panic!("the terminals: {ends:?}");
+            }
+            if ends.iter().all(Option::is_some) {
+                break;
+            }
+            std::thread::yield_now();
         }
-        let status = first.wait().expect("the first terminal");
-        let said = said.expect("the second terminal");
-        assert!(status.success());
+        let [_, second] = both;
+        let said = second.wait_with_output().expect("what it said");
         let said = String::from_utf8_lossy(&said.stdout);
         assert!(said.starts_with("255.0 uint8 (1080, 1920, 3)"), "{said}");
         self.runs_what_is_typed();
