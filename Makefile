@@ -66,7 +66,7 @@ bench: bench-build
 	@scripts/bench.sh $(BENCH)
 
 papers: bench-build
-	$(CARGO) build --release -p tranship-lab -p tranship-cli -p tranship-web -p tranship-zcopy-preload
+	$(CARGO) build --release -p tranship-lab -p tranship-cli -p tranship-web -p tranship-zcopy-preload -p tranship-panorama
 	$(or $(CARGO_TARGET_DIR),target)/release/tranship-lab papers --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
 torture:

@@ -59,7 +59,7 @@ bench=(
     "dpkg-source:dpkg-dev:unpacks memcached for scripts/memcached-tests.sh"
     "varnishd:varnish:in the bench zc-varnish"
     "wrk:wrk:loads it, and web servers"
-    "apache2:apache2 libapache2-mod-fcgid:a peer of the web server, in figure 9"
+    "apache2:apache2 libapache2-mod-fcgid libfcgi-dev:a peer of the web server, in figure 9"
     "nginx:nginx:another one"
     "ab:apache2-utils:loads them"
     "iperf3:iperf3:measures in the bench netpath"
