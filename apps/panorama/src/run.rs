@@ -96,7 +96,7 @@ impl Setup {
         command
     }
 
-    /// The same stages in one process.
+    /// Makes the command that runs all stages in one process.
     pub(crate) fn alone(&self, times: usize) -> Result<Command> {
         let mut views = Vec::new();
         for entry in std::fs::read_dir(self.folder.join("views"))? {

@@ -127,7 +127,7 @@ impl Client {
             return Err(Fault::Invalid);
         }
         self.is_inside(request)?;
-        // Its length was looked at: the rest is that of any.
+        // `is_inside` has checked the length. Everything else is checked as for a request without one.
         Request::new(op, request.offset, 0).check(&self.info)?;
         Ok(op)
     }

@@ -89,8 +89,8 @@ impl Confined {
     /// Enters namespaces: network, processes and mounts. The process must have one thread.
     ///
     /// With a process namespace the call returns in a new process, the leader of a group of its own. The calling process
-    /// waits for it, passes signals on, and ends with its exit code: 128 and the number for a signal. When the calling
-    /// process dies, so does the new one. All processes of the namespace end with the new one.
+    /// closes all its descriptors, waits for it, passes signals on, and ends with its exit code: 128 and the number for a
+    /// signal. When the calling process dies, so does the new one. All processes of the namespace end with the new one.
     ///
     /// # Errors
     /// `System` with the step that the kernel refuses: a user without root where user namespaces are switched off, a `/proc`

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  supervisor ─► this process ─► first process of the namespace ─► the program, which goes on
-//!                waits            mounts /proc, waits, reaps
+//!                waits            mounts /proc, waits
 //! ```
 //!
-//! A process enters a process namespace only by being born there. The first process of one ignores what it does not
-//! handle, SIGTERM, too: so the program is the second one, and gets signals from the first.
+//! A process enters a process namespace only by being born there. The first process of a namespace ignores signals that
+//! it does not handle, SIGTERM too, so the program is the second one. Both waiting processes pass signals on and reap.
 
 use rustix::io::Errno;
 use rustix::process::{

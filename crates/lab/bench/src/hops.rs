@@ -214,7 +214,7 @@ fn pass_through(up: &mut Ends, down: &mut Ends) -> Result<()> {
                 return Ok(());
             }
         }
-        // Its sender may be gone when all has come back.
+        // The sender may be gone before the last messages are passed on.
         while let Some(message) = up.from.try_recv()? {
             go(message, &mut down.to)?;
         }
