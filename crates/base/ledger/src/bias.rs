@@ -128,10 +128,10 @@ impl Bias {
     }
 
     /// Prepares a receipt by a read-modify-write. Afterwards only the caller, with or without the mark, may receive
-    /// alone. Not in a visit. `at` is the value by which visits to the pool are marked; `fence_all` makes every thread
-    /// of the process pass a fence.
+    /// alone. The caller is in no visit. `at` is the value by which visits to the pool are marked; `fence_all` makes
+    /// every thread of the process pass a fence.
     ///
-    /// Blocks, once in the pool's life: for a system call, and until a few instructions of another thread are over.
+    /// Blocks once in the pool's life: for a system call, and for a few instructions of another thread.
     pub fn share(
         &self,
         mark: Option<&Mark>,

@@ -129,7 +129,7 @@ impl Handles {
         }
     }
 
-    /// Handles, for the collector, which has taken the slot out of the queue.
+    /// Returns the number of handles. Called by the collector, which has taken the slot out of the queue.
     #[inline(always)]
     pub fn count(&self) -> u32 {
         // Ordering: acquire; partner is the release with which a handle went.

@@ -247,8 +247,8 @@ pub fn sleep_once<F: Futex, T>(
     result
 }
 
-/// Does the waker's second half, after the peer's flag was found set: ends that sleep, once. `wake` wakes by the word
-/// or by the peer's descriptor. If it says that it could not, the next publisher tries again.
+/// Does the waker's second half, after it found the peer's flag set: ends the peer's sleep, once. `wake` wakes by the
+/// word or by the peer's descriptor. If `wake` returns false, the next publisher tries again.
 #[cold]
 pub(crate) fn end_sleep(
     flag: u32,

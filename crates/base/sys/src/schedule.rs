@@ -10,7 +10,7 @@ pub fn ask_for_slices(length: Duration) -> io::Result<()> {
     let size = u32::try_from(size_of::<libc::sched_attr>()).map_err(io::Error::other)?;
     // SAFETY: integers only.
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most `size` bytes, which are there.
+    // SAFETY: the kernel writes at most `size` bytes, the size of `attr`.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
     if got < 0 {
         return Err(io::Error::last_os_error());

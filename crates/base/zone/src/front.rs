@@ -313,7 +313,7 @@ impl Deref for OwnFront {
 
     #[inline]
     fn deref(&self) -> &Front {
-        // SAFETY: it is there as long as this is.
+        // SAFETY: `self` owns the front at `at`.
         unsafe { self.at.as_ref() }
     }
 }

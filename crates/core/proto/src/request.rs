@@ -313,8 +313,8 @@ pub enum Request {
         ring_lines: u32,
     },
 
-    /// fds: 0. Offers a channel's name that several domains may have, each once; all must ask so. A `Connect` goes to one
-    /// of them. Answer: `Exported`.
+    /// fds: 0. Offers a channel's name that several domains share. Each of them offers it once, by this request. A
+    /// `Connect` goes to one of them. Answer: `Exported`.
     ExportShared { req: Req, name: String, role: Role },
     /// fds: 1 (own half). As `Connect` with `wait`, to a domain that is none of `have`. Answer: `Opened` or refusal.
     ConnectBesides {

@@ -10,11 +10,12 @@ pub enum CallError<T = ()> {
     Unsent(SendError<T>),
     /// The service answered with an error of its own ([`Request::fail`](crate::Request::fail)): this message.
     Failed(Message),
-    /// The request was sent, and the service ended in order before a worker took it. Nothing was done: the caller may call again, with another payload.
+    /// The request was sent, and the service ended in order before a worker took it. Nothing was done: the caller may
+    /// call again, with another payload.
     Untaken(Error),
-    /// The request was sent, and no answer came. Whether the service did something is not known. `PeerDied`: its process ended, or it let the request
-    /// go without an answer. `TimedOut`: the call's time is over. `ChunkPending`: the answer's memory was not shown to this
-    /// process, and no manager can be reached.
+    /// The request was sent, and no answer came. Whether the service did something is not known. `PeerDied`: its
+    /// process ended, or it let the request go without an answer. `TimedOut`: the call's time is over. `ChunkPending`:
+    /// the answer's memory was not shown to this process, and no manager can be reached.
     Broken(Error),
 }
 

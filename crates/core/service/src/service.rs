@@ -16,10 +16,11 @@ use tranship_core::topics::Sleep;
 use tranship_core::{Domain, Error, ErrorKind};
 use tranship_sys::eventfd;
 
-/// A thread that waits for items gives way so soon, and a worker without time left waits for that.
+/// Time after which a thread that waits for items gives way. A worker whose own time is over waits for that.
 const GIVES_WAY: Duration = Duration::from_millis(1);
 
-/// A service: a name at which many clients call. Clones are workers of the same service: each request goes to one that is idle.
+/// A service: a name at which many clients call. Clones are workers of the same service. Each request goes to an idle
+/// worker.
 ///
 /// Dropping the last clone ends the service. A request that was taken can still be answered. The other calls fail with
 /// `PeerGone` when their client's last taken request is gone.
@@ -43,15 +44,15 @@ pub(crate) struct Shared {
     nudge: OwnedFd,
 }
 
-/// The right to enter the hall. A worker that waits for requests goes before one that waits for items: it can do more with
-/// what it reads.
+/// The right to enter the hall. A worker that waits for requests goes before a worker that waits for items: it can use
+/// more of the messages that it reads.
 #[derive(Debug)]
 struct Kept {
-    /// `None`: a worker waits in it.
+    /// `None`: a worker waits in the hall.
     hall: Option<Box<Hall>>,
-    /// The worker in it waits for items, and gives way.
+    /// The worker in the hall waits for items, and gives way.
     for_items: bool,
-    /// The task in it that waits for items.
+    /// The task in the hall that waits for items.
     leader: Option<Waker>,
     tasks: Vec<Waker>,
     /// Workers that wait for the hall, to wait for requests.

@@ -72,7 +72,7 @@ struct Held {
     spare: Spare,
 }
 
-/// The parts of a publisher that change by what a round finds.
+/// The parts of a publisher that the result of a round changes.
 struct Found<'a> {
     held: &'a mut Held,
     pool: &'a Pool,

@@ -110,7 +110,7 @@ pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
         return Ok(options);
     }
     let from = given.cast::<u8>();
-    // SAFETY: the caller promises: it is one of these, of whatever version, and all begin with their size.
+    // SAFETY: the caller promises a struct of options of some version. All of them begin with their size.
     let size = unsafe { from.cast::<usize>().read_unaligned() };
     if !(size_of::<usize>()..=MAX_SIZE).contains(&size) {
         return Err(wrong(format!(

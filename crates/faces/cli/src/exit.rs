@@ -22,7 +22,7 @@ pub(crate) const CUT_SHORT: u8 = 4;
 pub(crate) enum Answer {
     /// Done, or yes.
     Yes,
-    /// The answer is no; what that means has been printed.
+    /// The answer is no; its meaning has been printed.
     No,
     /// The exit code of a program.
     Code(u8),

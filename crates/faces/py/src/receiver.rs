@@ -211,7 +211,7 @@ impl Receiver {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a function on the inside. If another thread is waiting in it, this runs when that thread's turn is over,
+    /// Runs a function on the Rust receiver. If another thread waits in it, the function runs after that thread's turn,
     /// and without the GIL.
     fn with<T: Send>(
         &self,

@@ -53,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// Tells those that wait, before they have the lock once more.
+    /// Tells waiting threads that the end closes, before they take its lock again.
     pub(crate) fn end(&self) {
         self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
     }

@@ -1,4 +1,4 @@
-//! What a bench is.
+//! The trait of all benches.
 
 use anyhow::Result;
 use clap::Args;

@@ -85,7 +85,7 @@ impl Common {
         self.only.is_empty() || self.only.iter().any(|s| s == system)
     }
 
-    /// Whether `name` is among those given, or none is given.
+    /// Returns whether `name` is among the given names, or no name is given.
     pub fn is_named(&self, given: &[String], name: &str) -> bool {
         given.is_empty() || given.iter().any(|one| one == name)
     }

@@ -131,7 +131,7 @@ pub struct Entry {
     pub name: &'static str,
     pub refuses: fn(&Case) -> Option<String>,
     pub clean: fn(u64),
-    /// The last one: whether it tells near cores from far ones, where there are two.
+    /// Measures as a party. The last argument says whether near cores are told from far ones.
     pub serve: fn(&Case, Role, &Party, bool) -> Result<Vec<Measured>>,
 }
 

@@ -204,7 +204,7 @@ impl Key {
         Key { threads, ..self }
     }
 
-    /// Are the two rows about the same thing?
+    /// Returns whether the two rows measure the same operation.
     pub fn is_like(&self, other: &Key) -> bool {
         let of = |key: &Key| Key {
             trust: None,

@@ -148,7 +148,7 @@ pub fn hot(budget: u64, batch: u32, mut once: impl FnMut() -> Result<()>) -> Res
 }
 
 /// The median of sorted counter values. Some counters move in steps (of 10 ns on some processors), so that
-/// many values are equal: it is where the middle would lie if they were spread over their step.
+/// many values are equal. The result is the middle of such values, spread evenly over their step.
 fn grouped_median(sorted: &[u64]) -> f64 {
     let middle = sorted[(sorted.len() - 1) / 2];
     let below = sorted.partition_point(|x| *x < middle);

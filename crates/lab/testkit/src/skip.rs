@@ -1,5 +1,5 @@
-//! Checks that do not run here: said aloud, written down for the run's report, and failures where nothing may be
-//! skipped.
+//! Checks that do not run here. Each is printed and noted for the run's report. Where nothing may be skipped, it is a
+//! failure.
 
 use std::fmt::Display;
 use std::io::Write as _;

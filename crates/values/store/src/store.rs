@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tranship_core::{Aggregate, Body, Domain, Error, ErrorKind, INLINE_BYTES, Message};
 use tranship_service::{Call, CallError, Client, Services};
 
-/// How long a question is asked again whose answer the store could not send: this process may be slow to agree to the value's pool. A
-/// store that ends fails the next try.
+/// Time for which a question is repeated if the store could not send the answer. This process may be slow to agree to
+/// the value's pool. A store that ends fails the next try.
 const UNSENT: Duration = Duration::from_secs(120);
 /// The longest pause between two tries.
 const LONG_PAUSE: Duration = Duration::from_millis(128);

@@ -30,6 +30,6 @@ mod readonly;
 mod sends;
 mod state;
 
-/// Tables of the allocator must not come from it.
+/// The C library's allocator, for the tables of the twin allocator.
 #[global_allocator]
 static TABLES: next::System = next::System;

@@ -84,7 +84,7 @@ pub struct Rounds {
     tables_now: usize,
     /// Lines of all rings.
     lines: usize,
-    /// Desks a step, and steps until all are looked at.
+    /// Number of desks that a step looks at, and number of steps until all desks are looked at.
     desks_a_step: usize,
     look_steps: usize,
     /// Buffers found free so far.

@@ -136,7 +136,7 @@ fn a_sealed_chunk_is_changed_by_nobody() {
         let view = window.view(2 * PAGE as u64, 2 * PAGE as u64).expect("view");
         assert_eq!((view.read::<u8>(3), view.read::<u8>(4)), (Ok(7), Ok(0)));
     }
-    // By no way that there is.
+    // No system call makes the sealed chunk writable.
     use tranship_sys::{map, memfd};
     assert!(map::map_shared_rw(&fd, PAGE, 0).is_err());
     assert!(memfd::punch(&fd, 0, PAGE as u64).is_err());

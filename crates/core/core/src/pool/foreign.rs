@@ -533,7 +533,7 @@ impl ForeignPool {
 
     #[inline(always)]
     fn lower(&self, mark: &Mark, slot: u32) {
-        // Ordering: Relaxed: behind the fence, which is all that a load of memory that is read-only here can have.
+        // Ordering: Relaxed: the fence before it orders it. A locked load of read-only memory is not possible.
         let is_wanted = || self.table.relinquish().load(Ordering::Relaxed) != 0;
         let alone = |refs: &AtomicU32| self.bias.release(mark, refs);
         let wake = self.refs.wake();

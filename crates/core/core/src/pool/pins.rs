@@ -90,7 +90,7 @@ mod tests {
         assert!(!pins.keeps(3) && pins.keeps(4));
         assert_eq!(pins.remove(2), [(4, 8)]);
         assert_eq!(pins.remove(2), []);
-        // All between what a slot is said to be.
+        // Two ranges of one slot: all between them is kept.
         pins.add(3, (6, 6));
         pins.add(3, (1, 1));
         assert!(pins.keeps(4) && !pins.keeps(0));

@@ -7,7 +7,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Addresses for the items of up to 254 kegs: as many as there can be, or what a process has that may not have as many.
+/// Bytes of addresses to try, one after the other, for the items of up to 254 kegs. The first is the most that all kegs
+/// can need; the others are for a process whose addresses are limited.
 const WINDOW_BYTES: [u64; 3] = [64 << 30, 8 << 30, 1 << 30];
 
 /// The program's functions; what frees is in the zone, as it has an argument.

@@ -23,11 +23,11 @@ pub(crate) enum Held {
     Gone(&'static str),
 }
 
-/// Pool that it lies in, as far as this process was told.
+/// A buffer's origin, as far as this process knows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) trust: Option<Trust>,
-    /// Process of the sender; none: it was allocated here.
+    /// Process of the sender. `None`: the buffer was allocated here.
     pub(crate) sender_pid: Option<u32>,
 }
 

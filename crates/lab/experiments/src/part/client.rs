@@ -1,4 +1,4 @@
-//! The client: connections to the web server, each with one request under way, the next one when one is answered.
+//! The client: connections to the web server. Each has one request under way at a time.
 
 use super::super::lines::{Progress, now_ns, say};
 use super::super::plan::ANSWER;

@@ -86,8 +86,8 @@ fn victim_pidfd_getfd(t: &Target) -> Outcome {
     done(sc(libc::SYS_pidfd_getfd, &[pidfd, number, 0]))
 }
 
-/// Opens a new open file of the victim's descriptor; the owner may make it openable first. The later refusals of the
-/// seals are not tested here.
+/// Opens the file behind the victim's descriptor anew, through /proc. The owner of the file may make it openable first.
+/// The later refusals of the seals are not tested here.
 fn victim_fd_reopened(t: &Target) -> Outcome {
     let link = ask!(path(t, &format!("fd/{}", t.victim_fd.unwrap_or(0))));
     let name = ask!(std::ffi::CString::new(link.as_str()).map_err(|_| libc::EINVAL));

@@ -66,12 +66,12 @@ impl Client {
         self.greeted
     }
 
-    /// Waits for room in its ring, and not for questions?
+    /// Returns whether the client waits for room in its ring, and not for questions.
     pub(super) fn is_choked(&self) -> bool {
         self.waits.is_some()
     }
 
-    /// Waits for the manager, and not for anything of its own?
+    /// Returns whether the client waits for the manager.
     pub(super) fn is_late(&self) -> bool {
         self.late.is_some()
     }

@@ -29,7 +29,7 @@ pub struct Limits {
     pub bytes: u64,
     /// Number of values.
     pub values: u32,
-    /// Seconds that it may hold one before it gets no other.
+    /// Seconds for which a reader may hold a value. Afterwards it gets no other value.
     pub seconds: u32,
 }
 

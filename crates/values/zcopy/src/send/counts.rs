@@ -41,7 +41,7 @@ counts! {
     referred_bytes,
     /// System calls.
     calls,
-    /// Sends that the kernel took less of than was offered.
+    /// Sends of which the kernel took only a part.
     partial,
     /// Sockets on which MSG_ZEROCOPY, or sending out of registered pages, was given up because the kernel copied all
     /// the same.

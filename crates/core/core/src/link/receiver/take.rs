@@ -102,7 +102,7 @@ impl Receiver {
         }
     }
 
-    /// A buffer that was given to us.
+    /// Takes a buffer that was given away to this end.
     fn take_moved(&mut self, reference: Reference) -> Result<Given, Untaken> {
         let at = self.find(reference.id.pool())?;
         let take = || {
