@@ -24,7 +24,7 @@ pub(crate) struct Front {
     behind: [AtomicU64; 4],
 }
 
-/// What the other end has still to take of a ring beside the link's own, for observers: of a topic.
+/// The lines of a topic's ring that the other end has still to take, for observers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
     /// The ring's lines; 0: there is no such ring.

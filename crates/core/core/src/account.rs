@@ -272,7 +272,7 @@ mod tests {
         account.discharge(64);
         account.settle();
         assert!(account.ensure(LARGE) && account.charge(LARGE));
-        // What nobody waits for goes back, but for a step.
+        // Memory that no thread waits for goes back, but for a step.
         account.discharge(LARGE);
         assert!(account.heap().held_bytes() < LARGE / 2);
     }

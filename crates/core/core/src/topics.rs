@@ -88,7 +88,7 @@ impl Named {
 pub struct Peer {
     /// The domain.
     pub domain: DomainId,
-    /// The user as whom its process runs.
+    /// The user of its process.
     pub uid: u32,
     /// The number of its process.
     pub pid: u32,

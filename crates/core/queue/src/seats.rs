@@ -24,7 +24,7 @@ pub struct ConsumerSeen {
     pub domain: DomainId,
     /// The number of its process.
     pub pid: u32,
-    /// The user as whom its process runs.
+    /// The user of its process.
     pub uid: u32,
     /// Items that the consumer has taken and not acknowledged.
     pub open: usize,

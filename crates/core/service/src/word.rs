@@ -1,4 +1,4 @@
-//! What the word of a message says.
+//! The fields of a message's word.
 //!
 //! | message | bits 0..16 | bits 16..23 | bit 23 | bits 24..63 | bit 63 |
 //! |---|---|---|---|---|---|

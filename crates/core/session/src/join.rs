@@ -30,7 +30,7 @@ pub struct Join {
     /// The manager that runs in this process, if one does: it is dropped last when the domain closes.
     pub embedded: Option<Box<dyn Any + Send>>,
     pub name: String,
-    /// That was named.
+    /// The named socket.
     pub socket: Option<PathBuf>,
     /// The program that starts the manager again, if this process did.
     pub program: Option<PathBuf>,

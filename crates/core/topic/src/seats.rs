@@ -19,7 +19,7 @@ pub struct SubscriberSeen {
     pub domain: DomainId,
     /// The number of its process.
     pub pid: u32,
-    /// The user as whom its process runs.
+    /// The user of its process.
     pub uid: u32,
     /// Whether the publisher waits for this subscriber.
     pub reliable: bool,
@@ -198,7 +198,7 @@ impl Subscribers {
     pub(crate) fn tend(&mut self, joins: Joins<'_, Lobby<'_>>) {
         let (tail, depth) = (joins.host.published.tail(), joins.host.options.depth);
         self.all.tend(joins);
-        // What desks show is noted one at a call, in turn.
+        // Each call notes the contents of one desk, in turn.
         let desk = self.noted % self.all.desks().max(1);
         self.noted = desk + 1;
         if let Some((seat, view)) = self.all.seat_mut(desk) {

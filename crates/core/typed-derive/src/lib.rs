@@ -119,7 +119,7 @@ fn derive(input: &DeriveInput) -> syn::Result<TokenStream> {
 fn says(attributes: &[Attribute], fits: impl Fn(&str) -> bool) -> bool {
     let mut found = false;
     for attribute in attributes.iter().filter(|a| a.path().is_ident("repr")) {
-        // What cannot be parsed is the compiler's to tell.
+        // The compiler tells of code that cannot be parsed.
         let _ = attribute.parse_nested_meta(|meta| {
             found |= meta
                 .path

@@ -1,8 +1,8 @@
-//! Which of the bitwise copies of a `tranship_buf` still has what it says: the one that was not used yet.
+//! Finds out which bitwise copy of a `tranship_buf` still has its content: the copy that was not used yet.
 //!
-//! What is in a buf is named by a ticket, a place and a turn. Taking it out begins the place's next turn, so that a copy with the old one is
-//! found, whatever became of the memory since. Places are never freed: a copy of any age can be looked at. Each thread has a list of those
-//! that are free, so that a ticket costs no atomic exchange; a list that has many gives half to the others.
+//! A ticket, a place and a turn name the content of a buf. Taking the content out begins the place's next turn, so that a
+//! copy with the old turn is found. Places are never freed: a copy of any age can be looked at. Each thread has a list of
+//! free places, so that a ticket costs no atomic exchange. A long list gives half to the other threads.
 
 use crate::open::end_program;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// How many places go from one thread to another at once.
+/// Number of places that go from one thread to another at once.
 const BATCH: u32 = 32;
 
 /// The place where turns are counted.

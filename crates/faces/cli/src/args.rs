@@ -128,7 +128,7 @@ pub(crate) enum Command {
     /// A launcher of a component; started by `run`, not by people.
     #[command(hide = true)]
     Component {
-        /// What it does, as JSON.
+        /// The component's plan, as JSON.
         plan: String,
     },
     #[cfg(feature = "demo")]

@@ -19,7 +19,7 @@
 //! | `number.rs` | whole numbers as arguments |
 //! | `interpreter.rs` | which interpreter may load it |
 //!
-//! What asyncio, pickle and numpy need is Python, beside `python/tranship/__init__.py`; so are the exceptions.
+//! The code for asyncio, pickle and numpy, and the exceptions, are Python, beside `python/tranship/__init__.py`.
 //!
 //! NOT here: anything that the facade does not offer to every program.
 

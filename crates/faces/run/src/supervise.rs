@@ -81,7 +81,7 @@ impl<'a> Supervisor<'a> {
     /// this one die.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// The system's refusal.
     pub fn new(program: &'a Program, dir: &Path, keeper: Option<u32>) -> Result<Supervisor<'a>> {
         family::adopt_orphans().context("prctl(PR_SET_CHILD_SUBREAPER)")?;
         if keeper.is_some() {

@@ -184,7 +184,7 @@ pub mod typed {
     #[cfg(feature = "topic")]
     #[doc(inline)]
     pub use tranship_typed::{Publisher, Subscriber};
-    // What the attribute's code names.
+    // Names in the attribute's code.
     #[cfg(feature = "service")]
     #[doc(hidden)]
     pub use tranship_typed::{Came, Error, Request, arguments, no_method};

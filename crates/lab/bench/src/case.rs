@@ -1,4 +1,4 @@
-//! What one run measures.
+//! The case that a run measures.
 
 use std::time::Duration;
 

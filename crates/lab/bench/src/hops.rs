@@ -143,7 +143,7 @@ fn stage(case: Case, me: usize, party: &Party) -> Result<Vec<Measured>> {
         let options = join::pool_of(4 * BUFFERS, case.payload).trust(level);
         Ok(domain.create_pool(options.allow_forward(true))?)
     };
-    // What arrives as a copy goes on from there.
+    // A message that arrives as a copy goes on from there.
     let copies = match (case.scheme, case.level) {
         ("local", _) => None,
         ("shm", level) if level != Trust::None => None,

@@ -1,4 +1,4 @@
-//! What machine the numbers are from.
+//! The machine on which the numbers were measured.
 
 use std::collections::BTreeMap;
 use std::fs;

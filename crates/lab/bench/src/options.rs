@@ -1,4 +1,4 @@
-//! What all benches take from the command line.
+//! Options of all benches on the command line.
 
 use std::sync::OnceLock;
 use std::time::Duration;

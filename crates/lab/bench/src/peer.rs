@@ -1,4 +1,4 @@
-//! What a system must offer to be measured, and the loops that measure it.
+//! The operations of a system that is measured, and the loops that measure it.
 //!
 //! To add one: a file in `systems/` with `impl Peer`, and a line in `systems/mod.rs`.
 

@@ -56,7 +56,7 @@ pub(crate) struct SimulateArgs {
 /// Which figure of the paper.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Figure {
-    /// What a page costs, by the pool's size and by how many domains it is shared with.
+    /// Cost of a page, by the pool's size and by the number of domains that share it.
     CbufFig7,
     /// The web server of isolated components, its one-process build, Apache and nginx, by the size of answers.
     CbufFig9,
@@ -175,7 +175,7 @@ impl PartRole {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct PartArgs {
-    /// What it does.
+    /// The part's role.
     pub role: PartRole,
     /// The manager's socket.
     #[arg(long)]

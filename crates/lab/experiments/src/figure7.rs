@@ -110,7 +110,7 @@ fn orderings(all: &[Cost]) -> Vec<Ordering> {
             )
         });
     }
-    // What nobody gets does not come back by a collection: it is another path.
+    // A page that no domain gets does not come back by a collection: that is another path.
     for pair in READERS[1..].windows(2) {
         let cost = |readers| of(all, readers).last().map_or(0.0, |c| c.ns);
         let (less, more) = (cost(pair[0]), cost(pair[1]));

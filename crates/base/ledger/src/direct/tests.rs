@@ -124,7 +124,7 @@ fn what_is_received_or_passed_back_meanwhile_is_alive() {
 }
 
 proptest! {
-    /// One word that says otherwise is enough, whosever it is.
+    /// One word that says otherwise is enough, in any domain's counters.
     #[test]
     fn one_that_is_alive_is_enough(which in 0usize..5, slot in 0..FEW, by in 1u32..) {
         let (system, own, table) = (System::default(), words([0; FEW]), words([2; FEW]));

@@ -260,7 +260,7 @@ mod tests {
             }
             if tidy > 1 && op != OP_INLINE {
                 (words[5], words[6], words[7]) = (words[5] & 0xffff_ffff, 0, 0);
-                // One of them after all, in one word.
+                // The descriptor is one of them after all, in one word.
                 words[3 + tidy] |= u64::from(tidy > 2) << 40;
             }
             let line = Line::default();

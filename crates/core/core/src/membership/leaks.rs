@@ -70,7 +70,7 @@ fn what_is_held_is_named_with_where_it_came_from() {
     for part in ["\"reader\" still has 2 buffers", "by channel", "2 handles"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // What was sent and dropped here is no leak of the writer's.
+    // A buffer that was sent and dropped here is no leak of the writer's.
     assert!(one.admin().leaks().is_empty(), "{}", one.admin().leaks());
     drop((second, again, third));
     assert!(two.admin().leaks().is_empty(), "{}", two.admin().leaks());

@@ -226,7 +226,7 @@ mod tests {
         drop(got);
     }
 
-    /// What comes back is a part of what was sent, whatever its sender says.
+    /// The returned buffer is a part of the sent one, whatever its sender says.
     #[test]
     fn what_comes_back_lies_inside_of_what_was_sent() {
         let _dog = tranship_testkit::Watchdog::new();

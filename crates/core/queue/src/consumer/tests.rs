@@ -1,4 +1,4 @@
-//! What a consumer does that was woken for an item and cannot take it.
+//! A consumer that was woken for an item and cannot take it.
 
 use super::*;
 use crate::Queues;

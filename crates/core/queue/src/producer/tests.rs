@@ -1,4 +1,4 @@
-//! What a producer keeps to itself, beside consumers that lie.
+//! A producer beside consumers that lie.
 
 use super::*;
 use crate::{Consumer, ConsumerOptions, Item, Queues};

@@ -79,7 +79,7 @@ impl Object for Items {
     }
 }
 
-/// What a keg's items are like.
+/// The shape of a keg's items.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) size: usize,

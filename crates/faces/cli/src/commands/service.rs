@@ -15,8 +15,8 @@ use tranship::service::{Client, ServiceOptions, Services as _};
 use tranship::{Domain, Error, ErrorKind, INLINE_BYTES, Message, PoolOptions};
 use tranship_proto::{NameKind, StatRecord};
 
-/// What follows a service's name in the name by which its answers go. If processes share the service, the number of a
-/// domain follows.
+/// The end of the name by which a service's answers go, after the service's own name. If processes share the service,
+/// the number of a domain follows.
 const REPLIES: &str = "/replies";
 /// Most bytes of a request.
 const MOST: u64 = 1 << 30;

@@ -42,7 +42,7 @@ pub(crate) struct Publisher {
     name: String,
 }
 
-/// What a publish does when a reliable subscriber is behind, as Python says it: a word, or seconds to wait.
+/// The action of a publish when a reliable subscriber is behind, as Python says it: a word, or seconds to wait.
 #[derive(FromPyObject)]
 pub(crate) enum Behind {
     Word(String),

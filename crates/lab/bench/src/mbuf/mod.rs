@@ -47,7 +47,7 @@ const PAIRS: [(&str, &str, How); 5] = [
     ("dpdk-mempool", "mbuf", How::Dpdk("obj")),
 ];
 
-/// What m_gethdr(9) and m_clget(9) do.
+/// The work of m_gethdr(9) and m_clget(9).
 #[inline(always)]
 fn in_two_steps(mbufs: &Mbufs) -> Result<Chain, NoBuffers> {
     let mut chain = mbufs.gethdr()?;

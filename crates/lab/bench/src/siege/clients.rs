@@ -21,7 +21,8 @@ use crate::stats::{Facts, Measured};
 
 /// So much longer than what is sampled elsewhere.
 const LONGER: u32 = 40;
-/// What is asked for; what there is to be said in all grows with what there is, so that nothing is promised of it.
+/// The requests with a promise. The answer to "all there is" grows with the number of objects, so nothing is promised
+/// of it.
 const PROMISED: [&str; 6] = ["join", "name", "pool", "grant", "show", "stat"];
 /// Nor of the first parts of a join: the client wakes when it is due, and waits for room in the listener's queue.
 const MORE: [&str; 3] = ["late", "join-connected", "stat-all"];
@@ -151,7 +152,7 @@ fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[&Seen], counts: bool)
     outcome.rows.push(shares(mode, runs));
 }
 
-/// What manager and client had of a processor, of a hundred; and how long each waited for it when it could have run.
+/// Percentage of a processor that manager and client had, and the time that each waited for it when it could run.
 fn shares(mode: &'static str, runs: &[&Seen]) -> Row {
     let percent =
         |part: Duration, seen: &Seen| 100.0 * part.as_secs_f64() / seen.took.as_secs_f64();

@@ -12,7 +12,7 @@ use tranship_testkit::Cgroup;
 /// The service as it is installed.
 const UNIT: &str = include_str!("../../../../../dist/tranship.service");
 
-/// What the unit file says of the manager's share, of which others have 100.
+/// The manager's weight in the unit file. Others have 100.
 fn weight() -> Option<u64> {
     UNIT.lines()
         .find_map(|line| line.strip_prefix("CPUWeight=")?.parse().ok())
@@ -82,7 +82,7 @@ impl Groups {
         Groups { users, together }
     }
 
-    /// What there is; the first is what a real machine does, as far as this one can.
+    /// Returns the groupings that exist here. The first is that of a real machine, as far as this machine has it.
     pub fn all(&self) -> Vec<Grouping> {
         let autogroup = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
         let autogroup = autogroup.is_ok_and(|on| on.trim() == "1");
@@ -117,7 +117,7 @@ impl Groups {
                 let inside: BTreeSet<&str> = inside.lines().collect();
                 let of_user = processes_of(*uid)?;
                 for pid in of_user.iter().filter(|pid| !inside.contains(pid.as_str())) {
-                    // One that has ended cannot be moved.
+                    // A process that has ended cannot be moved.
                     moved += usize::from(std::fs::write(&procs, pid).is_ok());
                 }
             }

@@ -1,4 +1,4 @@
-//! What the manager and its helpers have, before, meanwhile and after.
+//! Descriptors and memory of the manager and its helpers, before, meanwhile and after.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ impl Held {
             helpers: helpers.len(),
             memory: resource::memory(manager)?,
         };
-        // One that has ended meanwhile has nothing.
+        // A process that has ended meanwhile has nothing.
         for memory in helpers.iter().flat_map(|pid| resource::memory(*pid)) {
             held.memory.rss += memory.rss;
             held.memory.pss += memory.pss;

@@ -1,4 +1,4 @@
-//! `glibc`, `jemalloc`, `tcmalloc`, `mimalloc`: malloc, whosever it is; `mmap`: the kernel itself.
+//! `glibc`, `jemalloc`, `tcmalloc`, `mimalloc`: malloc of any library; `mmap`: the kernel itself.
 
 use std::ptr::NonNull;
 

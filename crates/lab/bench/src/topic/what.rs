@@ -1,4 +1,4 @@
-//! What is measured, whichever system does it.
+//! The measured operations, for all systems.
 
 pub const BUFFERS: u32 = 1024;
 pub const LINES: u32 = 64;

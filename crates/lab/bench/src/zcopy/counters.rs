@@ -9,7 +9,7 @@ use std::os::fd::FromRawFd;
 const EVENTS: [u64; 2] = [0, 3];
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 8;
-/// What a run says: misses in a thousand cycles, program and kernel.
+/// Result of a run: misses in a thousand cycles, of program and kernel.
 pub const MISSES: &str = "misses_per_kcycle";
 
 /// Counts from its making on.

@@ -302,7 +302,7 @@ pub fn origin() -> Result<()> {
     println!("{}", listener.local_addr()?.port());
     std::io::stdout().flush()?;
     for stream in listener.incoming() {
-        // What one client does wrong is nothing to the others.
+        // A fault of one client does not affect the others.
         let _ = stream.map_err(anyhow::Error::from).and_then(serve);
     }
     Ok(())

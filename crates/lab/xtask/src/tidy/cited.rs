@@ -34,7 +34,7 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a row cites and is not there: paths of the last two columns, and tests of the last.
+/// Returns citations of a row that are not there: paths of the last two columns, and tests of the last.
 fn wrong(line: &str, exists: impl Fn(&str) -> bool, is_test: impl Fn(&str) -> bool) -> Vec<String> {
     let cells: Vec<&str> = line.trim_matches('|').split(" | ").collect();
     let [number, _, here, tests] = cells[..] else {

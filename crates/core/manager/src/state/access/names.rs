@@ -174,7 +174,7 @@ impl State {
             return;
         };
         let (name, exporter, role, kind) = (e.name.clone(), e.domain, e.role, e.kind);
-        // What was not reached last time comes first.
+        // Requests that were not reached last time come first.
         let (mut from, mut waits) = (e.next, e.next > 0);
         let mut served = 0;
         for _ in 0..LOOKED {
@@ -294,7 +294,7 @@ impl State {
             }
             // A client that connects faster than the exporter accepts must not get the exporter into trouble.
             match self.may_come(e.domain, uid) {
-                // One that does not answer, or does not fit, keeps nobody from the others.
+                // An exporter that does not answer, or does not fit, keeps no reader from the others.
                 true => {
                     let is_silent = e.silent_until > self.cx.now;
                     found = found.into_iter().chain([(is_silent, e.given, id)]).min();

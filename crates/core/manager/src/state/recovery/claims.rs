@@ -99,7 +99,7 @@ impl State {
                 // Some reader has not been sent it yet: the answer comes when it has.
                 if let Some((answer, _)) = &mut c.ready {
                     let old = std::mem::replace(answer, Answer::Claim(req));
-                    // One that came over this connection, and waits for its own chunks.
+                    // The old request came over this connection, and waits for its own chunks.
                     if let Answer::Batch(_) = old {
                         self.pools.say_ready(&mut self.cx, id, key, old);
                     }

@@ -1,4 +1,4 @@
-//! What a program of components does now: each process, and each channel with its rate.
+//! The view of a running program of components: each process, and each channel with its rate.
 
 use crate::commands::words::rate;
 use crate::output::Table;

@@ -1,4 +1,4 @@
-//! What all benches of the product begin with: domains, pools of a known number of buffers, links.
+//! The begin of all benches of the product: domains, pools of a known number of buffers, links.
 
 use std::path::PathBuf;
 

@@ -21,7 +21,7 @@ use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row, bytes};
 use anyhow::{Context, Result};
 
-/// What can be named; the last only are where they are named.
+/// Systems that can be named. The last ones run only if they are named.
 const SYSTEMS: [&str; 4] = ["tranship", "batched", "memcached", "vmsplice"];
 /// Those that are measured unless others are named.
 const USUAL: usize = 3;
@@ -30,7 +30,7 @@ const USUAL: usize = 3;
 const MODES: [&str; 4] = ["cold", "hot", "udp", "connect"];
 /// Values of the paper's loads.
 const PAPERS: usize = 10_000;
-/// What the client does with them.
+/// The client's use of the values.
 const CLIENTS: [&str; 2] = ["drop", "copy"];
 /// Largest value of the paper's load by datagrams.
 const LARGEST: usize = 2048;
@@ -144,7 +144,7 @@ impl Rig {
         let count = (set / value).max(1);
         let place = Given {
             core: common.cores()[0],
-            // What lies beside the values, and slabs that are not full.
+            // Memory beside the values, and slabs that are not full.
             memory: (count * (value + 256)) as u64 * 3 / 2 + (96 << 20),
         };
         let mut servers = Vec::new();

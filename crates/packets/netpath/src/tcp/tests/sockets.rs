@@ -178,7 +178,7 @@ fn chains_go_through_both_domains_without_a_copy() {
         ..Counts::default()
     };
     assert_eq!(counts, all);
-    // What went back is what had come.
+    // The bytes that went back are those that had come.
     assert_eq!(both.foreign, 0);
 }
 
