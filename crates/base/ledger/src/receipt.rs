@@ -7,15 +7,16 @@ use crate::generation::{StaleReference, is_published};
 use crate::order::{RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep};
 use crate::transfer::count;
 
-/// After [`raise`]: whether the slot is at the generation that the id names, and that one of a sent buffer. Then it stays so as
-/// long as the reference is held. `generation` loads the table's word.
+/// Checks after [`raise`] that the slot is at the generation that the id names, and that this is the generation of a
+/// sent buffer. Both then hold as long as the reference is held. `generation` loads the table's word.
 ///
 /// # Errors
-/// [`StaleReference`]. [`hold`] gives the reference up then. Close the channel, so that its queue leaves: the message is never counted as received.
+/// [`StaleReference`]. [`hold`] then gives the reference up. Close the channel, so that its queue leaves: the message is
+/// never counted as received.
 #[inline(always)]
 pub fn still_names(named: u32, generation: impl FnOnce() -> u32) -> Result<(), StaleReference> {
-    // Ordering: partner of the fence in `ReaderSet::collect`: of our reference and its bump at least one is seen by the other
-    // side.
+    // Ordering: partner: the fence in `ReaderSet::collect`. Either the collector sees this reference, or the receiver sees
+    // the changed generation.
     fence_after_rmw();
     let found = generation();
     if found == named && is_published(named) {

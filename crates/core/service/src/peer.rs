@@ -151,7 +151,8 @@ impl Peer {
     /// A call of that number begins or ends: a cancellation that is there is of an earlier call.
     #[inline]
     pub(crate) fn forget(&self, call: CallId) {
-        // Ordering: relaxed, here and below; the list is read under its lock, and a cancellation that comes meanwhile is seen by a later look.
+        // Ordering: relaxed, here and below: the list is read under its lock. A later look sees a cancellation that comes
+        // meanwhile.
         if self.any.load(Ordering::Relaxed) {
             let mut cancelled = lock(&self.cancelled);
             cancelled.retain(|other| *other != call);

@@ -185,7 +185,7 @@ impl Receiver {
         }
     }
 
-    /// Closes it. Waiting threads are told first; a task that awaits it looks once more, because its doorbell rings.
+    /// Closes the receiver. Waiting threads are told first. An awaiting task looks once more, because its doorbell rings.
     fn shut(&self) -> Option<Inner> {
         self.waits.end();
         let inner = self.lock().take();

@@ -269,7 +269,7 @@ impl Machine {
     pub fn next(&self) -> Option<Instant> {
         let all = self.all.iter().enumerate();
         let when = |(at, p): (usize, &Process)| match p.state {
-            // The readiness of another one may be needed first, and is an event.
+            // Another component may have to be ready first. Its readiness is an event, not a time.
             State::Resting(then) if !self.stopping && self.may_start(at) => Some(then),
             State::Stopping(then) => Some(then),
             State::Starting(since) => p.rules.ready_in.map(|most| since + most),

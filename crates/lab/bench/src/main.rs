@@ -88,9 +88,9 @@ enum Name {
     Topic(Of<topic::Topic>),
     /// Items from several producers to several consumers of a queue, and an item there and back.
     Queue(Of<queue::Queue>),
-    /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup with an
-    /// equal share of the processors (`besieged`); beside it a session for each process (`besieged-sessions`), and all in one cgroup
-    /// (`besieged-together`).
+    /// A manager under hostile clients, and its answers to honest clients of another user (as root). Each user has a
+    /// cgroup with an equal share of the processors (`besieged`). Beside it, each process has a session
+    /// (`besieged-sessions`), or all are in one cgroup (`besieged-together`).
     Siege(Of<siege::Siege>),
     /// A process that a bench starts of this program.
     #[command(hide = true)]

@@ -39,7 +39,7 @@ impl Common {
         self.quick
     }
 
-    /// Those to measure: all; with `--quick` the first and the last.
+    /// Returns the values to measure: all, or with `--quick` the first and the last.
     pub fn some_of<T: Copy>(&self, all: &[T]) -> Vec<T> {
         match all {
             [first, .., last] if self.quick => vec![*first, *last],

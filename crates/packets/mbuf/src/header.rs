@@ -57,7 +57,7 @@ impl Header {
         })
     }
 
-    /// Says whether nothing in it needs a destructor: neither tags nor a send tag. Both at once.
+    /// Says whether the header has no tags and no send tag, so that it needs no destructor. Reads both words at once.
     #[inline(always)]
     pub(crate) fn is_bare(&self) -> bool {
         // SAFETY: the first two fields are pointers or null.

@@ -328,7 +328,7 @@ impl<V: Clone, R> Table<V, R> {
         }
     }
 
-    /// Lets go of all that a domain had which is gone, with its process.
+    /// Lets go of everything that a domain had, after the domain and its process have gone.
     pub(crate) fn gone(
         &mut self,
         (who, pid): (Who, u32),

@@ -255,7 +255,7 @@ fn own_number(pid: u32) -> Option<u32> {
     line.split_whitespace().last()?.parse().ok()
 }
 
-/// Returns whether it is the link of a descriptor of such a page. Nothing else of another process is opened.
+/// Returns whether a descriptor's link leads to a page of counts. Nothing else of another process is opened.
 fn is_page(link: &Path, pid: u32) -> bool {
     let text = link.to_string_lossy();
     text.starts_with(&format!("/memfd:{NAME}")) || text.ends_with(&format!(".{pid}.zcopy"))

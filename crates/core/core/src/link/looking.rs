@@ -115,7 +115,8 @@ pub(crate) fn open(
     }
 }
 
-/// Looks whether a connection to a name is made. If it is dropped, no listener accepts a peer that is not there.
+/// Looks whether a connection to a name is made. When the returned function is dropped, the attempt ends, and no
+/// listener accepts a peer that is not there.
 pub(crate) fn look_for_named(
     domain: &DomainCore,
     name: &str,

@@ -19,8 +19,8 @@ const MOST: usize = 32;
 /// verdicts.
 const TIMED: u64 = 16;
 
-/// Use of the buffers in the senders' defer queues. A caller that takes them takes from the senders what these would
-/// have looked at in time. It does so only if nothing else is left.
+/// Use of the buffers in the senders' defer queues. The senders would look at these buffers in time, so a caller takes
+/// them only if nothing else is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deferred {
     Left,

@@ -153,7 +153,7 @@ impl Gc {
         };
     }
 
-    /// The reader set is whole whatever a control page says.
+    /// Takes the reader set for whole, without regard to a control page.
     pub(super) fn stand_alone(&mut self) {
         self.unname_all();
         self.standing = Standing::Alone;

@@ -142,7 +142,7 @@ impl<'a> Producer<'a> {
         Ok(started?.into_iter().unzip())
     }
 
-    /// Returns the frame that begins there, read straight into shared memory, and where the next one begins.
+    /// Returns the frame at `offset`, read straight into shared memory, and the offset of the next frame.
     fn frame(&self, offset: u64) -> Result<(Buffer, u64)> {
         let len = self.plan.input.frame_len(offset, self.plan.frame);
         let mut buffer = self.pool.alloc(len).context("a frame of the pool")?;

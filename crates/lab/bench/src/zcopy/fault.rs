@@ -54,7 +54,7 @@ impl Bench for Fault {
     }
 }
 
-/// Ticks of so many operations.
+/// Returns the ticks of [`PAGES`] operations.
 fn once(system: &str) -> Result<u64> {
     let page = rustix::param::page_size();
     match system {

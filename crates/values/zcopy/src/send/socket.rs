@@ -62,7 +62,7 @@ impl Socket {
         Ok(Socket {
             route,
             notified,
-            // Theirs are taken all the same.
+            // Notifications of the others are taken all the same.
             outstanding: if others { u32::MAX } else { 0 },
             next: 0,
             appetite: usize::MAX,
