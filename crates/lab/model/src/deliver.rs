@@ -1,6 +1,6 @@
 //! Effect of a message where it arrives.
 
-use crate::types::{BufferId, ChannelId, Domain, EndState, Hold, Message, Piece, Way};
+use crate::types::{BufferId, Carries, ChannelId, Domain, EndState, Hold, Message, Piece, Way};
 use crate::{ErrorKind, Event, Model, Outcome, copies_of};
 
 impl Model {
@@ -107,8 +107,16 @@ impl Model {
         let found = self.channels.get_mut(&channel);
         let found = found.filter(|c| c.source == domain && c.ends[0] == EndState::Open);
         let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
+        let removal = |message: &mut Message| matches!(message.carries, Carries::Removed { .. });
+        let mut learned = false;
+        while found.back.pop_front_if(removal).is_some() {
+            learned = true;
+        }
         let Some(message) = found.back.pop_front() else {
-            return Ok(Outcome::Nothing);
+            return Ok(match learned {
+                true => Outcome::Done,
+                false => Outcome::Nothing,
+            });
         };
         // Where the handle itself comes back it is the only one.
         let sole = self.way == Way::Inside && message.carries.moves();

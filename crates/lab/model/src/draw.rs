@@ -14,7 +14,7 @@ pub struct Shot {
 }
 
 /// Kinds of operations, by how often they are wanted.
-const KINDS: [(u32, u8); 19] = [
+const KINDS: [(u32, u8); 21] = [
     (20, 0),  // alloc
     (10, 1),  // write
     (16, 2),  // freeze
@@ -34,6 +34,8 @@ const KINDS: [(u32, u8); 19] = [
     (1, 16),  // new pool
     (24, 17), // move all
     (8, 18),  // release
+    (1, 19),  // remove
+    (2, 20),  // assign
 ];
 
 /// Returns a strategy for one of them.
@@ -78,6 +80,8 @@ fn kind(op: &Op) -> u8 {
         Op::NewPool { .. } | Op::Connect { .. } => 16,
         Op::MoveAll { .. } => 17,
         Op::Release { .. } => 18,
+        Op::Remove { .. } => 19,
+        Op::Assign { .. } => 20,
     }
 }
 

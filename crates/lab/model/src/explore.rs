@@ -16,6 +16,8 @@ pub struct Limits {
     pub handle_ops: bool,
     /// Allows closing and vetoes.
     pub channel_ops: bool,
+    /// Allows removing and assigning pools.
+    pub pool_ops: bool,
     pub kills: bool,
 }
 
@@ -29,6 +31,7 @@ impl Limits {
             buffers: usize::MAX,
             handle_ops: true,
             channel_ops: true,
+            pool_ops: true,
             kills: true,
         }
     }
@@ -131,6 +134,20 @@ fn from_source(
     if limits.channel_ops {
         ops.push(Op::Close { domain, channel });
     }
+    if limits.pool_ops {
+        for pool in model.pools.keys().copied().filter(|pool| *pool < 100) {
+            ops.push(Op::Assign {
+                domain,
+                channel,
+                pool,
+            });
+            ops.push(Op::Remove {
+                domain,
+                channel,
+                pool,
+            });
+        }
+    }
 }
 
 fn from_sink(
@@ -163,6 +180,15 @@ fn from_sink(
             channel,
             veto,
         });
+    }
+    if limits.pool_ops {
+        for pool in model.pools.keys().copied().filter(|pool| *pool < 100) {
+            ops.push(Op::Remove {
+                domain,
+                channel,
+                pool,
+            });
+        }
     }
 }
 
@@ -379,6 +405,7 @@ pub fn two_domains_one_channel() -> Case {
             buffers: 1,
             handle_ops: true,
             channel_ops: true,
+            pool_ops: false,
             kills: true,
         },
     }
@@ -406,6 +433,7 @@ pub fn three_domains_in_a_circle() -> Case {
             buffers: 1,
             handle_ops: false,
             channel_ops: false,
+            pool_ops: false,
             kills: torture(),
         },
     }
@@ -431,6 +459,7 @@ pub fn two_channels_and_a_death() -> Case {
             buffers: more(1),
             handle_ops: false,
             channel_ops: true,
+            pool_ops: false,
             kills: true,
         },
     }
@@ -457,6 +486,7 @@ pub fn three_domains_in_a_row() -> Case {
             buffers: 1,
             handle_ops: false,
             channel_ops: true,
+            pool_ops: false,
             kills: torture(),
         },
     }
@@ -482,6 +512,7 @@ pub fn copies_at_the_receiver() -> Case {
             buffers: 2,
             handle_ops: true,
             channel_ops: false,
+            pool_ops: false,
             kills: true,
         },
     }
@@ -494,5 +525,57 @@ pub fn sealed_at_the_receiver() -> Case {
         name: "sealed at the receiver",
         seals: true,
         ..copies_at_the_receiver()
+    }
+}
+
+/// Returns all operations on one pool of one channel that either end removes.
+#[must_use]
+pub fn a_pool_is_removed(way: Way) -> Case {
+    fn start(on: &mut dyn Does) {
+        channel(on, 0, 1);
+        pool(on, 0, Trust::Full, 1, false);
+    }
+    Case {
+        name: "a pool is removed",
+        way,
+        seals: false,
+        domains: 2,
+        start,
+        limits: Limits {
+            queue: 1,
+            handles: 1,
+            buffers: 1,
+            handle_ops: false,
+            channel_ops: true,
+            pool_ops: true,
+            kills: false,
+        },
+    }
+}
+
+/// Returns receive-master mode: the receiver's pool, its empty buffers over one channel, filled ones back over the other.
+#[must_use]
+pub fn receive_master(way: Way, trust: Trust) -> Case {
+    let start: fn(&mut dyn Does) = match trust {
+        Trust::None => |on| two_ways(on, Trust::None),
+        Trust::Producer => |on| two_ways(on, Trust::Producer),
+        Trust::Half => |on| two_ways(on, Trust::Half),
+        Trust::Full => |on| two_ways(on, Trust::Full),
+    };
+    Case {
+        name: "receive master",
+        way,
+        seals: false,
+        domains: 2,
+        start,
+        limits: Limits {
+            queue: 1,
+            handles: 1,
+            buffers: 1,
+            handle_ops: false,
+            channel_ops: false,
+            pool_ops: false,
+            kills: false,
+        },
     }
 }

@@ -21,6 +21,8 @@
 //!   (another machine) becomes a new buffer of the receiver's; then there is nothing to send back.
 //! * **A release may be told.** [`Op::Release`] lets a handle go. The source gets a message about it, after all that
 //!   came back before.
+//! * **A pool may be removed** from a channel, by either end ([`Op::Remove`]). What was sent before arrives. The source
+//!   learns of the sink's removal, which is for good, from a message.
 //! * **Closing is letting go.** Messages that were sent before can still be taken, and so can those that the other end
 //!   sent back before it went. Held buffers stay.
 //! * **Death** is closing everything and letting everything go at once, and the receiver is told so. A pool whose
@@ -75,6 +77,16 @@ impl Model {
                 channel,
                 veto,
             } => self.veto(domain, channel, veto),
+            Op::Assign {
+                domain,
+                channel,
+                pool,
+            } => self.assign(domain, channel, pool),
+            Op::Remove {
+                domain,
+                channel,
+                pool,
+            } => self.remove(domain, channel, pool),
             Op::Alloc { domain, pool, data } => self.alloc(domain, pool, data),
             Op::Write {
                 domain,

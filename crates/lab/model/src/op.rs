@@ -28,6 +28,18 @@ pub enum Op {
         channel: ChannelId,
         veto: bool,
     },
+    /// Assigns a pool (Algorithm 6) ahead of the first send from it, or again.
+    Assign {
+        domain: Domain,
+        channel: ChannelId,
+        pool: PoolId,
+    },
+    /// Either end removes a pool from the channel. The source may assign it again if the sink has not removed it.
+    Remove {
+        domain: Domain,
+        channel: ChannelId,
+        pool: PoolId,
+    },
     /// A buffer, filled.
     Alloc {
         domain: Domain,
@@ -110,7 +122,7 @@ pub enum Op {
         domain: Domain,
         channel: ChannelId,
     },
-    /// The source takes a buffer that was sent back, or the message of a release.
+    /// The source takes a buffer that was sent back, or the message of a release. It learns of removals before it.
     TakeBack {
         domain: Domain,
         channel: ChannelId,
@@ -134,6 +146,8 @@ impl Op {
             Op::Connect { domain, .. }
             | Op::NewPool { domain, .. }
             | Op::Veto { domain, .. }
+            | Op::Assign { domain, .. }
+            | Op::Remove { domain, .. }
             | Op::Alloc { domain, .. }
             | Op::Write { domain, .. }
             | Op::Freeze { domain, .. }

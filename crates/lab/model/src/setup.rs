@@ -28,6 +28,7 @@ impl Model {
             levels: levels.into_iter().collect(),
             vetoes: false,
             assigned: BTreeSet::new(),
+            removed: [BTreeSet::new(), BTreeSet::new()],
             queue: VecDeque::new(),
             back: VecDeque::new(),
         };

@@ -40,6 +40,9 @@ impl Model {
         match self.way {
             // A carried pool does not come to the other machine.
             Way::Carried => return Ok(()),
+            Way::Inside | Way::Shared if found.is_lost(id) || found.removed[0].contains(&id) => {
+                return Err(ErrorKind::PoolNotAssigned);
+            }
             Way::Inside | Way::Shared if found.assigned.contains(&id) => return Ok(()),
             Way::Inside | Way::Shared => {}
         }
@@ -60,6 +63,66 @@ impl Model {
             found.assigned.insert(id);
         }
         Ok(())
+    }
+
+    pub(crate) fn assign(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        pool: PoolId,
+    ) -> Result<Outcome, ErrorKind> {
+        self.source(domain, channel)?;
+        let its = |pool: &crate::Pool| pool.writer == domain;
+        if !self.pools.get(&pool).is_some_and(its) {
+            return Err(ErrorKind::BadArgument);
+        }
+        self.sink_is_there(channel)?;
+        if let Some(found) = self.channels.get_mut(&channel)
+            && !found.is_lost(pool)
+        {
+            found.removed[0].remove(&pool);
+        }
+        self.agree(domain, channel, pool)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Removes a pool, at either end. The source may still take a buffer of it that is on its way back.
+    pub(crate) fn remove(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        pool: PoolId,
+    ) -> Result<Outcome, ErrorKind> {
+        let shared = self.way == Way::Shared;
+        let found = self.channels.get_mut(&channel);
+        let found = found.filter(|c| c.source == domain || c.sink == domain);
+        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
+        let at = usize::from(found.source != domain);
+        if found.ends[at] != EndState::Open {
+            return Err(ErrorKind::InvalidEndpoint);
+        }
+        if found.ends[1 - at] != EndState::Open {
+            return Err(ErrorKind::PeerGone);
+        }
+        let lost = match at {
+            0 => found.is_lost(pool),
+            _ => false,
+        };
+        if !found.assigned.contains(&pool) || lost || found.removed[at].contains(&pool) {
+            return Err(ErrorKind::PoolNotAssigned);
+        }
+        if at == 1 && shared {
+            if found.back.len() >= usize::from(found.lines) {
+                return Err(ErrorKind::Full);
+            }
+            found.back.push_back(Message {
+                carries: Carries::Removed { pool },
+                pieces: Vec::new(),
+                word: 0,
+            });
+        }
+        found.removed[at].insert(pool);
+        Ok(Outcome::Done)
     }
 
     /// Returns the part of a buffer that goes over.

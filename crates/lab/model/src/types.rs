@@ -97,6 +97,8 @@ pub struct Channel {
     /// Whether it refuses pools that it has not agreed to yet.
     pub vetoes: bool,
     pub assigned: BTreeSet<PoolId>,
+    /// Pools that the source, and that the sink, has removed.
+    pub removed: [BTreeSet<PoolId>; 2],
     /// Messages on their way to the sink, and back.
     pub queue: VecDeque<Message>,
     pub back: VecDeque<Message>,
@@ -113,6 +115,18 @@ pub enum Carries {
     Released {
         named: bool,
     },
+    /// On the way back: the sink has removed a pool.
+    Removed {
+        pool: PoolId,
+    },
+}
+
+impl Channel {
+    /// Returns whether the source knows that the sink has removed the pool.
+    pub(crate) fn is_lost(&self, pool: PoolId) -> bool {
+        let says = |message: &Message| message.carries == Carries::Removed { pool };
+        self.removed[1].contains(&pool) && !self.back.iter().any(says)
+    }
 }
 
 impl Carries {

@@ -1,6 +1,7 @@
 //! All states of small configurations keep the model's invariants. `TRANSHIP_TORTURE=1` makes them larger.
 
 use tranship_model::explore::{self, Case, explore};
+use tranship_model::{Trust, Way};
 
 fn all_states(case: &Case, least: usize) {
     let mut ways = 0;
@@ -37,4 +38,20 @@ fn copies_at_the_receiver() {
 #[test]
 fn sealed_at_the_receiver() {
     all_states(&explore::sealed_at_the_receiver(), 200);
+}
+
+#[test]
+fn a_pool_is_removed() {
+    for way in [Way::Inside, Way::Shared] {
+        all_states(&explore::a_pool_is_removed(way), 50);
+    }
+}
+
+#[test]
+fn receive_master() {
+    for way in [Way::Inside, Way::Shared, Way::Carried] {
+        for trust in Trust::ALL {
+            all_states(&explore::receive_master(way, trust), 20);
+        }
+    }
 }

@@ -6,7 +6,7 @@ pub(crate) use crate::buffer::Reference;
 use crate::error::Violation;
 use crate::options::WhenFull;
 use std::sync::atomic::Ordering;
-use tranship_proto::BufferId;
+use tranship_proto::{BufferId, PoolId};
 use tranship_ring::{INLINE_BYTES, Line};
 
 /// In word 0, beside the operation: the receiver may skip the message if another one waits behind it.
@@ -18,6 +18,7 @@ const OP_AGGREGATE: u64 = 3;
 const OP_MOVED: u64 = 4;
 const OP_MOVED_AGGREGATE: u64 = 5;
 const OP_RELEASED: u64 = 6;
+const OP_REMOVED: u64 = 7;
 
 /// Meaning of a line with a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(crate) enum Descriptor {
     Reference(Carries, Reference),
     /// On the way back: a payload was released. The id is its buffer's, if both ends know a name for it.
     Released(Option<BufferId>),
+    /// On the way back: the receiver has removed the pool from the channel.
+    Removed(PoolId),
 }
 
 /// Makes a line with inline bytes. At most [`INLINE_BYTES`] are taken.
@@ -87,6 +90,11 @@ pub(crate) fn reference_line(reference: Reference, carries: Carries, word: u64) 
 pub(crate) fn released_line(id: Option<BufferId>, word: u64) -> [u64; 8] {
     let id = id.map_or(0, |id| id.0);
     [OP_RELEASED << 32, word, id, 0, 0, 0, 0, 0]
+}
+
+/// Makes a line that reports the removal of a pool.
+pub(crate) fn removed_line(pool: PoolId) -> [u64; 8] {
+    [OP_REMOVED << 32, 0, pool.0.into(), 0, 0, 0, 0, 0]
 }
 
 /// Returns word and reference of a line that carries this; `None` for any other line. Loads each word once.
@@ -169,6 +177,16 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
                 (words[2] != 0).then_some(BufferId(words[2])),
             ))
         }
+        OP_REMOVED => {
+            zero(0, words[0] >> 40 << 40)?;
+            zero(1, words[1])?;
+            zero(2, words[2] >> 32 << 32)?;
+            for (at, word) in (3u8..).zip(&words[3..]) {
+                zero(at, *word)?;
+            }
+            #[allow(clippy::cast_possible_truncation)] // the low half is meant
+            Ok(Descriptor::Removed(PoolId(words[2] as u32)))
+        }
         OP_INLINE => {
             #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
             let len = (words[0] >> 40) as u8;
@@ -244,12 +262,15 @@ mod tests {
             let line = released_line(id, 9);
             assert_eq!((parse(&line), line[1]), (Ok(Descriptor::Released(id)), 9));
         }
+        for pool in [PoolId(1), PoolId(u32::MAX)] {
+            assert_eq!(parse(&removed_line(pool)), Ok(Descriptor::Removed(pool)));
+        }
     }
 
     proptest::proptest! {
         /// The fast ways take only lines that the whole way takes, with the same meaning.
         #[test]
-        fn any_line_means_one_thing(words: [u64; 8], op in 0..8u64, len in 0..64u64, tidy in 0..5usize) {
+        fn any_line_means_one_thing(words: [u64; 8], op in 0..9u64, len in 0..64u64, tidy in 0..5usize) {
             let mut words = words;
             let mut first = (op << 32) | (len << 40) | (words[0] >> 48 << 48);
             if tidy > 0 {
@@ -281,7 +302,8 @@ mod tests {
                 Some(Descriptor::Inline(_)) => (None, None, whole),
                 Some(
                     Descriptor::Reference(Carries::Aggregate | Carries::MovedAggregate, _)
-                    | Descriptor::Released(_),
+                    | Descriptor::Released(_)
+                    | Descriptor::Removed(_),
                 )
                 | None => (None, None, None),
             };
@@ -304,12 +326,23 @@ mod tests {
             reference_line(reference, Carries::Moved, u64::MAX),
             reference_line(reference, Carries::MovedAggregate, u64::MAX),
             released_line(Some(BufferId(u64::MAX)), u64::MAX),
+            removed_line(PoolId(u32::MAX)),
         ];
         // Bits of word 0 above the operation, and of the last three words.
         let reserved = |op: usize| match op {
             0 => vec![(0, 48..64), (7, 0..64)],
             5 => vec![
                 (0, 40..64),
+                (3, 0..64),
+                (4, 0..64),
+                (5, 0..64),
+                (6, 0..64),
+                (7, 0..64),
+            ],
+            6 => vec![
+                (0, 40..64),
+                (1, 0..64),
+                (2, 32..64),
                 (3, 0..64),
                 (4, 0..64),
                 (5, 0..64),
@@ -334,7 +367,7 @@ mod tests {
 
     #[test]
     fn wild_lines_are_violations() {
-        for op in [0, 7, 255] {
+        for op in [0, 8, 255] {
             let line = [u64::from(op) << 32, 0, 0, 0, 0, 0, 0, 0];
             assert_eq!(parse(&line), Err(Violation::Operation { op }));
         }

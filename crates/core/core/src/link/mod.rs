@@ -34,6 +34,7 @@ mod pollable;
 mod reactor;
 mod receiver;
 mod registered;
+mod removal;
 mod sender;
 mod shared;
 mod sleep;

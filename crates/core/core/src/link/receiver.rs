@@ -12,6 +12,7 @@ mod pending;
 mod pools;
 mod recv;
 mod release;
+mod remove;
 mod snapshot;
 mod take;
 mod topic;

@@ -12,6 +12,7 @@ mod moves;
 mod pace;
 mod publish;
 mod recv_back;
+mod remove;
 mod replies;
 mod room;
 mod seal;
@@ -101,6 +102,7 @@ const FIRST: usize = 0;
 
 /// A pool that can be sent from.
 struct Out {
+    /// The pool; null if an end has removed it, so that no send finds it.
     home: *const (),
     /// The first of `counts`.
     sent: NonNull<AtomicU32>,

@@ -40,6 +40,8 @@ pub(crate) struct Assignment {
     pub(crate) open: AtomicBool,
     /// Nothing of the pool is alive in any domain: the Sender or Receiver gives the assignment back.
     over: AtomicBool,
+    /// The sink has removed the pool, as far as this end knows.
+    removed: AtomicBool,
 }
 
 impl Assignment {
@@ -55,7 +57,16 @@ impl Assignment {
             counts_fd,
             open: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Relaxed) // only the Sender, or the Receiver, uses it
+    }
+
+    pub(super) fn remove(&self) {
+        self.removed.store(true, Ordering::Relaxed); // as above
     }
 
     /// Whether the pool is gone, so that no message names it any more.
@@ -77,6 +88,7 @@ pub(crate) enum Reply {
     /// A buffer of the source's.
     Returned(Buffer),
     Released(Option<BufferId>),
+    Removed(PoolId),
 }
 
 /// A source's end of the control ring.

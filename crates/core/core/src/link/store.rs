@@ -7,7 +7,8 @@ use crate::domain::Offer;
 use crate::options::Consent;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
-use tranship_proto::{Levels, PoolId};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tranship_proto::{Levels, PoolId, Role};
 
 /// Word 0 of a line that announces a handle. No line in shared memory may have it (`descriptor::parse`).
 pub(super) const OP_INSIDE: u64 = 0xff << 32;
@@ -28,6 +29,10 @@ pub(crate) struct Store {
     /// The receiver's rule for pools, and the pools that it has accepted.
     consent: Option<Consent>,
     agreed: Mutex<BTreeSet<PoolId>>,
+    /// Pools that the sender, and that the receiver, has removed.
+    removed: Mutex<[BTreeSet<PoolId>; 2]>,
+    /// Whether there may be any.
+    has_removed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +57,8 @@ impl Store {
             levels,
             consent,
             agreed: Mutex::default(),
+            removed: Mutex::default(),
+            has_removed: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +76,44 @@ impl Store {
             lock(&self.agreed).insert(offer.pool);
         }
         agrees
+    }
+
+    /// Removes a pool from the channel. Returns whether the channel had it.
+    pub(super) fn remove(&self, pool: PoolId, by: Role) -> bool {
+        let agreed = || self.consent.is_none() || lock(&self.agreed).contains(&pool);
+        if self.carried || !agreed() {
+            return false;
+        }
+        let mut removed = lock(&self.removed);
+        let [sender, receiver] = &mut *removed;
+        let new = !receiver.contains(&pool)
+            && match by {
+                Role::Source => sender.insert(pool),
+                Role::Sink => receiver.insert(pool),
+            };
+        // Ordering: release; partner: `is_removed`.
+        self.has_removed.store(true, Ordering::Release);
+        new
+    }
+
+    /// Takes a pool in again that the sender has removed.
+    pub(super) fn take_in(&self, pool: PoolId) {
+        lock(&self.removed)[0].remove(&pool);
+    }
+
+    /// Returns the end that has removed the pool.
+    pub(super) fn is_removed(&self, pool: PoolId) -> Option<Role> {
+        // Ordering: acquire; partner: `remove`. A send that a receiver's removal does not precede finds nothing, as it may.
+        if !self.has_removed.load(Ordering::Acquire) {
+            return None;
+        }
+        let removed = lock(&self.removed);
+        let has = |by: usize| removed[by].contains(&pool);
+        match (has(1), has(0)) {
+            (true, _) => Some(Role::Sink),
+            (false, true) => Some(Role::Source),
+            (false, false) => None,
+        }
     }
 
     /// Gives a body to the receiver. If the receiver is gone, the body is dropped.

@@ -35,6 +35,7 @@ mod played;
 mod poll;
 mod quota;
 mod releases;
+mod removals;
 mod sealed;
 mod shrink;
 mod snapshots;

@@ -22,9 +22,9 @@ mod world;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use stage::Stage;
+use tranship_model::Trust;
 use tranship_model::draw::shot;
 use tranship_model::explore::{self, Does, circle, torture, two_ways};
-use tranship_model::{Trust, Way};
 use tranship_testkit::Random;
 use walk::{Amount, walk};
 use world::World;
@@ -156,6 +156,40 @@ fn receive_master() {
     }
 }
 
+/// All ways of it, over every backend. Only where memory is shared the levels differ.
+#[test]
+fn all_of_receive_master() {
+    for name in ["local", "shm", "copy", "slow", "tcp+plain", "tcp"] {
+        let stage = Stage::threads(name, 2);
+        let levels: &[Trust] = match name {
+            "shm" => &Trust::ALL,
+            _ => &[Trust::Half],
+        };
+        for trust in levels {
+            let case = explore::receive_master(stage.way, *trust);
+            walks(&case, Amount::All { one_death_in: 1 }, &stage);
+        }
+    }
+}
+
+#[test]
+fn all_of_a_pool_that_is_removed() {
+    for name in ["local", "shm"] {
+        let stage = Stage::threads(name, 2);
+        let case = explore::a_pool_is_removed(stage.way);
+        walks(&case, Amount::All { one_death_in: 1 }, &stage);
+        stage.has_done(
+            name,
+            &[
+                "Remove",
+                "Remove: PoolNotAssigned",
+                "Assign",
+                "Send: PoolNotAssigned",
+            ],
+        );
+    }
+}
+
 #[test]
 fn shm_between_processes() {
     random(
@@ -208,7 +242,7 @@ fn rare_sequences_between_processes() {
 
 fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
     let dog = kit::dog();
-    assert_eq!(case.way, Way::Shared);
+    assert_eq!(case.way, stage.way);
     let amount = match torture() {
         true => Amount::All { one_death_in: 1 },
         false => amount,

@@ -30,6 +30,12 @@ pub enum Order {
     },
     /// An operation, with the model's result of it; an error by its number.
     Do(Op, Result<Outcome, u16>),
+    /// Removes a pool, by the library's number of it, from a channel; with the model's result.
+    Remove {
+        channel: ChannelId,
+        pool: u32,
+        expected: Result<Outcome, u16>,
+    },
     /// List the memory that is here, and try the access to these addresses.
     Look(Vec<usize>),
     LetGo,
@@ -41,6 +47,8 @@ pub enum Order {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
     pub domain: u32,
+    /// Number of a new pool.
+    pub pool: u32,
     /// Address where the domain listens, if that is a port of its own.
     pub listens: Option<SocketAddr>,
     pub said: Option<Said>,

@@ -130,7 +130,10 @@ impl Party {
                 forward,
             } => {
                 let made = self.new_pool(pool, (trust, seals), slots, &forward);
-                made.map(|()| answer.files = self.written_by_all())
+                made.map(|number| {
+                    answer.pool = number;
+                    answer.files = self.written_by_all();
+                })
             }
             Order::Do(op, expected) => {
                 answer.said = Some(self.act(&op, &expected).unwrap_or_else(|said| said));
@@ -139,6 +142,15 @@ impl Party {
                 if matches!(op, Op::Alloc { .. }) {
                     answer.files = self.written_by_all();
                 }
+                Ok(())
+            }
+            Order::Remove {
+                channel,
+                pool,
+                expected,
+            } => {
+                let said = self.remove(channel, tranship_core::PoolId(pool), &expected);
+                answer.said = Some(said.unwrap_or_else(|said| said));
                 Ok(())
             }
             Order::Look(addresses) => {
@@ -221,7 +233,7 @@ impl Party {
         (trust, seals): (Trust, bool),
         slots: u8,
         forward: &[u32],
-    ) -> Result<(), Error> {
+    ) -> Result<u32, Error> {
         let bytes = usize::from(slots) * BUFFER;
         let options = PoolOptions::new(bytes as u64).chunk_bytes(BUFFER as u64);
         let options = options.seal_from(if seals { 1 } else { u64::MAX });
@@ -245,8 +257,9 @@ impl Party {
             bytes,
             all_write,
         };
+        let number = own.pool.id().0;
         self.pools.insert(pool, own);
-        Ok(())
+        Ok(number)
     }
 
     /// Returns the memory of its pools, used or not, that all of their users may write.
@@ -353,6 +366,12 @@ impl Party {
                 ));
             }
             Op::Veto { channel, veto, .. } => self.vetoes[&channel].store(veto, Ordering::Relaxed),
+            Op::Assign { channel, pool, .. } => {
+                let to = self.senders.get_mut(&channel);
+                let to = to.ok_or_else(|| wrong("no such sender"))?;
+                let assigned = to.assign_timeout(&self.pools[&pool].pool, LONG);
+                assigned.map_err(|error| says(&error))?;
+            }
             Op::Deliver { channel, .. } => return self.deliver(channel, expected),
             Op::TakeBack { channel, .. } => return self.take_back(channel, expected),
             Op::Pass {
@@ -372,7 +391,7 @@ impl Party {
                 word,
                 ..
             } => return self.release(channel, buffer, word, expected),
-            Op::Connect { .. } | Op::NewPool { .. } | Op::Kill { .. } => {
+            Op::Connect { .. } | Op::NewPool { .. } | Op::Remove { .. } | Op::Kill { .. } => {
                 return Err(wrong("not done here"));
             }
         }

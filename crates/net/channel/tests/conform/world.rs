@@ -30,6 +30,8 @@ pub struct World<'a> {
     run: String,
     ids: Vec<u32>,
     ports: Vec<Option<SocketAddr>>,
+    /// Number by which the library knows each pool.
+    pools: BTreeMap<u8, u32>,
     /// Number by which the library knows each buffer.
     real: BTreeMap<BufferId, String>,
     /// Buffers that were sent: no domain gets them again.
@@ -47,6 +49,7 @@ impl<'a> World<'a> {
             run,
             ids: Vec::new(),
             ports: Vec::new(),
+            pools: BTreeMap::new(),
             real: BTreeMap::new(),
             used: HashSet::new(),
             was: BTreeMap::new(),
@@ -122,7 +125,10 @@ impl<'a> World<'a> {
         }
         let did = match op {
             Op::Connect { .. } => self.connect(op, &expected),
-            Op::NewPool { .. } => self.new_pool(op, &expected),
+            Op::NewPool { .. } => {
+                let made = self.new_pool(op, &expected);
+                made.map(|(pool, number)| _ = self.pools.insert(pool, number))
+            }
             Op::Kill { domain } => {
                 self.stage.seats().borrow_mut()[usize::from(*domain)].kill();
                 Ok(())
@@ -152,6 +158,18 @@ impl<'a> World<'a> {
                 let c = &model.channels[&channel];
                 c.ends[0] != EndState::Open && !c.queue.is_empty()
             }
+            // An assignment ends with its pool's writer. One that is there stays after the channel.
+            Op::Remove {
+                domain,
+                channel,
+                pool,
+            } => {
+                let c = &model.channels[&channel];
+                let hears_late = c.sink == domain && c.ends[0] != EndState::Open;
+                !model.alive[usize::from(model.pools[&pool].writer)]
+                    || (hears_late && !c.queue.is_empty())
+            }
+            Op::Assign { channel, .. } => model.channels[&channel].ends[1] != EndState::Open,
             Op::Inline { channel, .. }
             | Op::Send { channel, .. }
             | Op::Move { channel, .. }
@@ -179,7 +197,15 @@ impl<'a> World<'a> {
 
     fn act(&self, op: &Op, expected: &Result<Outcome, ErrorKind>) -> Done {
         let told = expected.clone().map_err(ErrorKind::number);
-        let answer = self.ask(op.domain(), Order::Do(op.clone(), told))?;
+        let order = match *op {
+            Op::Remove { channel, pool, .. } => Order::Remove {
+                channel,
+                pool: self.pools[&pool],
+                expected: told,
+            },
+            _ => Order::Do(op.clone(), told),
+        };
+        let answer = self.ask(op.domain(), order)?;
         let said = answer.said.ok_or("it says nothing")?;
         let wanted = match expected {
             Ok(Outcome::Done | Outcome::Buffer(_)) => Said::Done,
@@ -238,7 +264,12 @@ impl<'a> World<'a> {
         accepted.map(drop)
     }
 
-    fn new_pool(&self, op: &Op, expected: &Result<Outcome, ErrorKind>) -> Done {
+    /// Returns the model's number of the pool, and the library's.
+    fn new_pool(
+        &self,
+        op: &Op,
+        expected: &Result<Outcome, ErrorKind>,
+    ) -> Result<(u8, u32), String> {
         let (
             Op::NewPool {
                 domain,
@@ -262,7 +293,7 @@ impl<'a> World<'a> {
             slots: *slots,
             forward: others,
         };
-        self.ask(*domain, order).map(drop)
+        Ok((*pool, self.ask(*domain, order)?.pool))
     }
 
     /// Compares the buffers of each domain, their bytes, and the access to them.

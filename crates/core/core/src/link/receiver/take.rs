@@ -57,6 +57,7 @@ impl Receiver {
                 Carries::MovedAggregate => self.take_moved_all(reference),
             },
             Descriptor::Released(_) => Err(Violation::Operation { op: 6 }.into()),
+            Descriptor::Removed(_) => Err(Violation::Operation { op: 7 }.into()),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::base::millis;
 use crate::buffer::{Handle, Home};
 use crate::domain::{Asked, ROUND};
 use crate::error::{Awaited, Error, ErrorKind, PoolPending, TimedOut};
+use crate::link::removal::removed;
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::Patience;
 use crate::pool::Pool;
@@ -12,7 +13,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{PoolId, Refusal, RefusalCode, Request};
+use tranship_proto::{PoolId, Refusal, RefusalCode, Request, Role};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
 
@@ -20,10 +21,11 @@ use tranship_sys::crash;
 const RECONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 impl Sender {
-    /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
+    /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed. A pool that
+    /// this end [has removed](Sender::remove_pool) is assigned again at once.
     ///
     /// # Errors
-    /// `ChannelTrust`, `Refused` when the receiver does not take it; `Quota`, `Limit`, `Access` by the manager; `PeerGone`; `BufferInvalid` for a pool of another domain; `CutOff`; `Forked`; `System`.
+    /// `ChannelTrust`, `Refused` when the receiver does not take it; `PoolNotAssigned` when the receiver has removed it; `Quota`, `Limit`, `Access` by the manager; `PeerGone`; `BufferInvalid` for a pool of another domain; `CutOff`; `Forked`; `System`.
     pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
         self.assign_own(pool, None)
     }
@@ -73,6 +75,7 @@ impl Sender {
             self.is_not_anothers(own)?;
         }
         let (pool, _) = side.shape();
+        self.is_not_removed(pool)?;
         let deadline = self.consent_by();
         let assigned = self.assign_side(home, side, deadline);
         assigned.map_err(|error| match self.link.gone() {
@@ -89,13 +92,14 @@ impl Sender {
 
     fn assign_own(&mut self, pool: &Pool, deadline: Option<Instant>) -> Result<(), Error> {
         self.link.domain.check_fork()?;
-        if self.store.is_some() {
+        if let Some(store) = &self.store {
+            store.take_in(pool.id());
             self.agree_inside(pool.own_ref())?; // nobody has to map it
             return self.link.show_inside(&pool.own_arc());
         }
         let own = pool.own_arc();
         let home = Arc::as_ptr(&own).cast::<()>();
-        if self.outs.iter().any(|out| out.home == home) {
+        if self.outs.iter().any(|out| out.home == home) || self.take_in(own.id(), home)? {
             return Ok(());
         }
         let assigned = self.assign_side(home, Assigned::Own(own), deadline);
@@ -179,6 +183,8 @@ impl Sender {
             }
         }
         crash::point("assign.after_answer");
+        // The receiver may know of the assignment, and remove the pool, before this end does.
+        let is_removed = assignment.is_removed();
         let defer = match &assignment.side {
             Assigned::Own(pool) => Some(pool.new_defer_queue()),
             Assigned::Foreign(_) => None,
@@ -186,14 +192,20 @@ impl Sender {
         self.outs.insert(
             0,
             Out {
-                home,
+                home: match is_removed {
+                    true => std::ptr::null(),
+                    false => home,
+                },
                 sent: NonNull::from(assignment.counts.counts()).cast(),
                 counts: assignment.counts.clone(),
                 assignment,
                 defer,
             },
         );
-        Ok(())
+        match is_removed {
+            true => Err(removed(pool, Role::Sink)),
+            false => Ok(()),
+        }
     }
 
     /// Asks the manager, if that was not done, and waits; false if no answer has come by the deadline.

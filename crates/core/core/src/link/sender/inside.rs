@@ -7,6 +7,7 @@ use crate::domain::Offer;
 use crate::error::{Error, ErrorKind, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
+use crate::link::removal::removed;
 use crate::link::shared::{Gone, LinkShared};
 use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
@@ -123,6 +124,9 @@ impl Sender {
         let Some(store) = &self.store else {
             return Ok(());
         };
+        if let Some(by) = store.is_removed(offer.pool) {
+            return Err(removed(offer.pool, by));
+        }
         if !store.levels.has(offer.trust) {
             let text = format!(
                 "the receiver does not take buffers of a pool of level `{}` (ChannelOptions::accept_trust, and snapshots for `none`)",
@@ -178,7 +182,7 @@ impl Sender {
             _ => match descriptor::parse(&words)? {
                 Descriptor::Inline(inline) => Some(Body::Inline(inline)),
                 Descriptor::Released(id) => Some(Body::Released(id)),
-                Descriptor::Reference(..) => None,
+                Descriptor::Reference(..) | Descriptor::Removed(_) => None,
             },
         };
         let word = words[1];

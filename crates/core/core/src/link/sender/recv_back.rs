@@ -116,23 +116,32 @@ impl Sender {
         if self.store.is_some() {
             return self.take_reply_inside();
         }
+        loop {
+            let Some((word, reply)) = self.next_reply()? else {
+                return Ok(None);
+            };
+            let body = match reply {
+                Reply::Inline(inline) => Body::Inline(inline),
+                Reply::Returned(buf) => Body::Buffer(buf),
+                Reply::Released(id) => Body::Released(id),
+                Reply::Removed(pool) => {
+                    self.lose(pool);
+                    continue;
+                }
+            };
+            return Ok(Some(Message { word, body }));
+        }
+    }
+
+    fn next_reply(&self) -> Result<Option<(u64, Reply)>, Error> {
         let mut replies = lock(&self.link.replies);
-        let reply = match replies.early.pop_front() {
+        match replies.early.pop_front() {
             Some(early) => early.map(Some),
             None => {
                 self.link.no_early_reply();
                 self.link.take_reply(&mut replies, Some(&self.outs))
             }
-        };
-        let message = |(word, reply)| {
-            let body = match reply {
-                Reply::Inline(inline) => Body::Inline(inline),
-                Reply::Returned(buf) => Body::Buffer(buf),
-                Reply::Released(id) => Body::Released(id),
-            };
-            Message { word, body }
-        };
-        Ok(reply?.map(message))
+        }
     }
 
     /// Gives buffers that were passed back to their pool: no caller asks for them any more.

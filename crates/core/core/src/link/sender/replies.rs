@@ -11,7 +11,7 @@ use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::shared::{Assigned, Assignment, Gone, LinkShared, Replies, Reply};
 use std::sync::atomic::{Ordering, fence};
 use tranship_ledger::ReturnStep;
-use tranship_proto::BufferId;
+use tranship_proto::{BufferId, PoolId};
 use tranship_sys::crash;
 
 impl LinkShared {
@@ -71,6 +71,7 @@ impl LinkShared {
             }
             Ok(Descriptor::Reference(..)) => Err(Violation::Operation { op: 2 }),
             Ok(Descriptor::Released(id)) => self.released(id, outs).map(Reply::Released),
+            Ok(Descriptor::Removed(pool)) => self.removed(pool).map(Reply::Removed),
             Err(violation) => Err(violation),
         };
         // After the reference, as for data.
@@ -108,6 +109,14 @@ impl LinkShared {
                 slot: id.slot(),
                 slots,
             }),
+        }
+    }
+
+    /// Checks a pool that the receiver says it has removed: it must be assigned.
+    fn removed(&self, pool: PoolId) -> Result<PoolId, Violation> {
+        match self.find(pool).is_some() || self.was_assigned(pool) {
+            true => Ok(pool),
+            false => Err(Violation::NotAssigned { pool }),
         }
     }
 

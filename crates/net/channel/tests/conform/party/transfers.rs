@@ -187,6 +187,42 @@ impl Party {
         }
     }
 
+    /// Removes a pool at the end that is here.
+    pub(super) fn remove(
+        &mut self,
+        channel: ChannelId,
+        pool: tranship_core::PoolId,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        let is_over = *expected == Err(ErrorKind::PeerGone.number());
+        let since = Instant::now();
+        let unheard = || wrong("it does not hear of the end");
+        loop {
+            let removed = match self.senders.get_mut(&channel) {
+                Some(to) => {
+                    if is_over {
+                        until(|| to.status().peer_gone.then_some(())).ok_or_else(unheard)?;
+                    }
+                    to.remove_pool(pool)
+                }
+                None => {
+                    let from = self.receiver(channel)?;
+                    if is_over {
+                        until(|| from.try_recv().err()).ok_or_else(unheard)?;
+                    }
+                    from.remove_pool(pool)
+                }
+            };
+            match removed {
+                Ok(()) => return Ok(Said::Done),
+                Err(error) if error.kind() != ErrorKind::PoolPending || since.elapsed() > LONG => {
+                    return Err(says(&error));
+                }
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+    }
+
     pub(super) fn deliver(
         &mut self,
         channel: ChannelId,
@@ -216,6 +252,8 @@ impl Party {
         });
         let got = got.ok_or_else(|| wrong("nothing came back"))?;
         match got.map_err(|error| says(&error))? {
+            // Removals are no messages.
+            None if *expected == Ok(Outcome::Done) => Ok(Said::Done),
             None => Ok(Said::Nothing),
             Some(message) => self.took(message, expected),
         }

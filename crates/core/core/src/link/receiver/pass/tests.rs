@@ -72,6 +72,7 @@ fn what_cannot_have_been_passed_is_a_violation() {
         ),
         ([9 << 32; 8], "operation 9"),
         (moved(named(other_pool)), "is not assigned"),
+        (descriptor::removed_line(PoolId::MAX), "is not assigned"),
         (moved(named(id(1 << 19, generation))), "slot 524288 of"),
         (moved(named(id(slot, generation + 1))), "is not alive"),
         (moved(named(id(slot, generation + 2))), "is not alive"),
