@@ -16,6 +16,7 @@ mod machine;
 mod mbuf;
 mod messages;
 mod met;
+mod netbufs;
 mod netpath;
 mod options;
 mod party;

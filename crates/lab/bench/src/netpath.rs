@@ -1,16 +1,20 @@
 //! `netpath`: iperf3 through a forwarder, and against an echo server, of mbufs (figure 8 of "Network Buffer Allocation in
-//! the FreeBSD Operating System", with the paper's sizes).
+//! the FreeBSD Operating System", with the paper's sizes). Forwarders with frames in the paper's other allocators
+//! (`netbufs`) are measured beside it.
 //!
 //! A row's time is that of one message, its rate the messages that arrived.
 
 use anyhow::Result;
 use std::process::Command;
+use std::sync::Arc;
+use tranship_items::reaper::{self, Driver};
 use tranship_mbuf::{Calls, Mbufs, SIZE_CLASSES};
 use tranship_netpath::lab;
 use tranship_netpath::measure::{self as network, Load, Setup};
 use tranship_netpath::tap::Offload;
 
 use crate::bench::Bench;
+use crate::netbufs::{Frame, Lists, PacketSource, Zones};
 use crate::options::Common;
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row};
@@ -30,18 +34,38 @@ const UDP: [usize; 3] = [64, 1024, 1472];
 
 type Way = fn(&Mbufs, Load, Setup) -> Result<network::Measured>;
 
-/// The forwarders.
-const SYSTEMS: [(&str, Way); 3] = [
+/// The forwarders. The last two take frames of at most 2 KiB.
+const SYSTEMS: [(&str, Way); 5] = [
     ("mbufs", network::forwarded),
     ("heap", network::forwarded_on_the_heap),
     ("kernel", network::routed_by_the_kernel),
+    ("4.x", |mbufs, load, setup| {
+        forwarded_in(Arc::new(Lists::new()?), mbufs, load, setup)
+    }),
+    ("mballoc", |mbufs, load, setup| {
+        reaper::set_driver(Driver::Nobody);
+        let measured = Zones::new().and_then(|it| forwarded_in(Arc::new(it), mbufs, load, setup));
+        reaper::set_driver(Driver::Thread);
+        measured
+    }),
 ];
+/// Those that take longer frames, too.
+const OF_SEGMENTS: usize = 3;
+
+fn forwarded_in(
+    from: Arc<dyn PacketSource>,
+    mbufs: &Mbufs,
+    load: Load,
+    setup: Setup,
+) -> Result<network::Measured> {
+    network::forwarded_in(mbufs, load, setup, &|room| Frame::take(&from, room))
+}
 
 #[derive(Debug, clap::Args)]
 pub struct Netpath;
 
 impl Bench for Netpath {
-    const REFERENCES: &'static [&'static str] = &["heap", "kernel"];
+    const REFERENCES: &'static [&'static str] = &["heap", "kernel", "4.x", "mballoc"];
 
     fn systems(&self) -> Vec<&'static str> {
         SYSTEMS.map(|(name, _)| name).to_vec()
@@ -122,7 +146,10 @@ fn measure(common: &Common) -> Result<Outcome> {
         message: 32768,
         window: None,
     };
-    let in_segments = SYSTEMS.map(|(name, way)| (name, way, segments));
+    let in_segments: Vec<_> = SYSTEMS[..OF_SEGMENTS]
+        .iter()
+        .map(|&(name, way)| (name, way, segments))
+        .collect();
     group(
         "forward, TCP in segments of 64 KiB",
         32768,

@@ -1,20 +1,17 @@
 //! `mbuf-spike`: resident memory before, during and after a spike of packets (figure 7 of "Network Buffer Allocation in
 //! the FreeBSD Operating System", which plots swapped pages).
 //!
-//! Beside our mbufs, the allocators that the paper compares, made anew: `4.x` (one list each of free mbufs and clusters,
-//! under a lock), and `mballoc` (our zones with caches, and without giving memory back).
+//! Beside our mbufs, the allocators that the paper compares (`netbufs`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use std::ptr::NonNull;
 use tranship_items::reaper::{self, Driver};
-use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 use tranship_mbuf::{Chain, Limits, MbufOptions, Mbufs};
 
 use crate::bench::Bench;
+use crate::netbufs::{CLUSTER, Lists, MBUF, Packet, PacketSource, Zones};
 use crate::options::Common;
 use crate::party;
 use crate::plan::{Outcome, number};
@@ -22,10 +19,6 @@ use crate::report::{Key, Row};
 use crate::stats::{Facts, Measured};
 
 const SYSTEMS: [&str; 3] = ["tranship", "4.x", "mballoc"];
-const MBUF: usize = 256;
-const CLUSTER: usize = 2048;
-const PAGE: usize = 4096;
-const WINDOW: u64 = 1 << 30;
 /// Operations that carry the memory of one run, not timed.
 const POINT: &str = "point";
 
@@ -79,22 +72,17 @@ trait NetBufs {
 }
 
 fn open(name: &str) -> Result<Box<dyn NetBufs>> {
-    let arena = Arc::new(Arena::private(WINDOW)?);
+    let held = VecDeque::new();
     Ok(match name {
-        "4.x" => Box::new(Lists {
-            arena: Arc::clone(&arena),
-            free: Default::default(),
-            held: VecDeque::new(),
+        "4.x" => Box::new(Held {
+            of: Lists::new()?,
+            held,
         }),
         "mballoc" => {
             reaper::set_driver(Driver::Nobody);
-            let zone = |name: &str, bytes: usize| -> Result<_> {
-                let keg = ItemKeg::new(&arena, bytes as u64, bytes as u64)?;
-                Ok(ItemZone::new(&keg, Bytes, ItemOptions::named(name)))
-            };
-            Box::new(Zones {
-                zones: [zone("mbuf", MBUF)?, zone("cluster", CLUSTER)?],
-                held: VecDeque::new(),
+            Box::new(Held {
+                of: Zones::new()?,
+                held,
             })
         }
         _ => Box::new(Product {
@@ -122,18 +110,18 @@ impl NetBufs for Product {
     }
 }
 
-struct Zones {
-    zones: [ItemZone<Bytes>; 2],
-    held: VecDeque<[NonNull<u8>; 2]>,
+/// Packets that are out, of an allocator.
+struct Held<A> {
+    of: A,
+    held: VecDeque<Packet>,
 }
 
-impl NetBufs for Zones {
+impl<A: PacketSource> NetBufs for Held<A> {
     fn get(&mut self) -> Result<()> {
-        let mut packet = [NonNull::dangling(); 2];
-        for ((zone, bytes), place) in self.zones.iter().zip([MBUF, CLUSTER]).zip(&mut packet) {
-            *place = zone.alloc(()).context("out of memory")?;
+        let packet = self.of.take()?;
+        for (item, bytes) in packet.into_iter().zip([MBUF, CLUSTER]) {
             // SAFETY: an item of that size, just taken.
-            unsafe { place.write_bytes(2, bytes) };
+            unsafe { item.write_bytes(2, bytes) };
         }
         self.held.push_back(packet);
         Ok(())
@@ -141,45 +129,8 @@ impl NetBufs for Zones {
 
     fn put(&mut self) -> Result<()> {
         let packet = self.held.pop_front().context("no packet is out")?;
-        for (zone, item) in self.zones.iter().zip(packet) {
-            // SAFETY: taken from this zone, given back once.
-            unsafe { zone.free(item) };
-        }
-        Ok(())
-    }
-}
-
-struct Lists {
-    arena: Arc<Arena>,
-    free: [Mutex<Vec<NonNull<u8>>>; 2],
-    held: VecDeque<[NonNull<u8>; 2]>,
-}
-
-impl NetBufs for Lists {
-    fn get(&mut self) -> Result<()> {
-        let mut packet = [NonNull::dangling(); 2];
-        for ((list, bytes), place) in self.free.iter().zip([MBUF, CLUSTER]).zip(&mut packet) {
-            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-            if list.is_empty() {
-                let page = self.arena.alloc_pages(1).context("out of memory")?;
-                // SAFETY: inside the page, which is ours.
-                list.extend((0..PAGE).step_by(bytes).map(|at| unsafe { page.add(at) }));
-            }
-            *place = list.pop().context("no item")?;
-            // SAFETY: an item of that size, just taken.
-            unsafe { place.write_bytes(2, bytes) };
-        }
-        self.held.push_back(packet);
-        Ok(())
-    }
-
-    fn put(&mut self) -> Result<()> {
-        let packet = self.held.pop_front().context("no packet is out")?;
-        for (list, item) in self.free.iter().zip(packet) {
-            list.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(item);
-        }
+        // SAFETY: taken from there, given back once.
+        unsafe { self.of.give(packet) };
         Ok(())
     }
 }

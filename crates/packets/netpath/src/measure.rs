@@ -141,13 +141,27 @@ pub fn forwarded(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
     through(mbufs, load, setup, |tap| tap)
 }
 
-/// Measures a load through the forwarder with frames in vectors of the general-purpose allocator, one for each frame,
-/// attached to mini-mbufs. A program without clusters works this way.
+/// Measures a load through the forwarder with frames in vectors of the general-purpose allocator. A program without
+/// clusters works this way.
 ///
 /// # Errors
 /// Those of [`echo`].
 pub fn forwarded_on_the_heap(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
-    through(mbufs, load, setup, HeapTap)
+    forwarded_in(mbufs, load, setup, &|room| Some(vec![0; room]))
+}
+
+/// Measures a load through the forwarder with frames in another allocator's memory, one piece for each frame, attached
+/// to mini-mbufs. `take` has memory for a number of bytes, or none.
+///
+/// # Errors
+/// Those of [`echo`].
+pub fn forwarded_in<T: AsMut<[u8]> + Send + 'static>(
+    mbufs: &Mbufs,
+    load: Load,
+    setup: Setup,
+    take: &(impl Fn(usize) -> Option<T> + Sync),
+) -> Result<Measured> {
+    through(mbufs, load, setup, |tap| OtherTap(tap, take))
 }
 
 /// Measures a load through the kernel's own router, between virtual devices, without translating addresses: the cost of
@@ -195,7 +209,7 @@ fn through<L: Link + AsFd + Send>(
     mbufs: &Mbufs,
     load: Load,
     setup: Setup,
-    link: fn(Tap) -> L,
+    link: impl Fn(Tap) -> L,
 ) -> Result<Measured> {
     let (client, server) = (Host::new("client")?, Host::new("server")?);
     let (left, right) = (device(setup.offload)?, device(setup.offload)?);
@@ -222,20 +236,26 @@ fn through<L: Link + AsFd + Send>(
     Ok(measured(sent, received, &before, Frames::default(), done))
 }
 
-/// A TAP device whose frames are in vectors.
-struct HeapTap(Tap);
+/// A TAP device whose frames are in another allocator's memory.
+struct OtherTap<'a, F>(Tap, &'a F);
 
-impl Link for HeapTap {
+impl<T: AsMut<[u8]> + Send + 'static, F: Fn(usize) -> Option<T>> Link for OtherTap<'_, F> {
     fn receive(&self, mbufs: &Mbufs, _: ClusterSize, room: usize) -> io::Result<Option<Chain>> {
-        let mut frame = vec![0; room];
-        let Some(bytes) = self.0.receive(&mut [IoSliceMut::new(&mut frame)])? else {
+        let Some(mut frame) = self.1(room) else {
             return Ok(None);
         };
-        frame.truncate(bytes);
+        let into = IoSliceMut::new(&mut frame.as_mut()[..room]);
+        let Some(bytes) = self.0.receive(&mut [into])? else {
+            return Ok(None);
+        };
         let Ok(mut chain) = mbufs.mini() else {
             return Ok(None);
         };
-        Ok(chain.attach_mut(frame).is_ok().then_some(chain))
+        if chain.attach_mut(frame).is_err() {
+            return Ok(None);
+        }
+        chain.truncate(bytes);
+        Ok(Some(chain))
     }
 
     fn send(&self, frame: &Chain, vnet: &[u8; VNET_HEADER]) -> io::Result<bool> {
@@ -247,7 +267,7 @@ impl Link for HeapTap {
     }
 }
 
-impl AsFd for HeapTap {
+impl<F> AsFd for OtherTap<'_, F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
