@@ -247,6 +247,7 @@ fn whatever_a_writer_says_of_its_pool_it_has_no_more_than_is_its_due() {
             garbage_bytes: all,
             cached_bytes: all,
             padding_bytes: all,
+            collections: all,
         };
         house.figures.insert(liar.pool, lies);
         period(&mut house, &[(honest.pool, 32, 9)]);

@@ -26,6 +26,8 @@ pub struct Activity<'a> {
     pub blocked: f64,
     /// Share of the time that was spent collecting.
     pub collecting: f64,
+    /// Collections.
+    pub collections: u64,
     /// Buffers handed out.
     pub allocs: u64,
     /// The pool's least and most memory, bytes: its rule in multiples of its grain, within the limit.
@@ -71,16 +73,18 @@ impl<'a> Round<'a> {
                 Some([
                     state.blocked_ns.checked_sub(b.blocked_ns)?,
                     state.collect_ns.checked_sub(b.collect_ns)?,
+                    state.collections.checked_sub(b.collections)?,
                     state.allocs.checked_sub(b.allocs)?,
                 ])
             };
             let change = before.get(&state.id).and_then(since);
-            let [blocked, collecting, allocs] = change.unwrap_or_default();
+            let [blocked, collecting, collections, allocs] = change.unwrap_or_default();
             Activity {
                 state,
                 fresh: change.is_none(),
                 blocked: real(blocked) / time,
                 collecting: real(collecting) / time,
+                collections,
                 allocs,
                 least_bytes,
                 most_bytes,

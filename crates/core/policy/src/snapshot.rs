@@ -26,6 +26,8 @@ pub struct PoolState {
     pub blocked_ns: u64,
     /// Time spent collecting.
     pub collect_ns: u64,
+    /// Collections.
+    pub collections: u64,
     /// Buffers handed out.
     pub allocs: u64,
     /// Bytes in use.

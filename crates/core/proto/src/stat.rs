@@ -203,6 +203,8 @@ records! {
         target_ppm: Option<u32> = Most;
         /// How long a caller has waited at least; 0: no caller waits.
         waiting_ns: u64 = Most on page;
+        /// Collections, by the writer's word.
+        collections: u64 = Counter;
     }
 
     /// A heap: private memory of its owner, admitted by the byte.
@@ -408,6 +410,8 @@ pub struct PoolFigures {
     pub blocked_ns: u64,
     /// Time spent collecting, ns.
     pub collect_ns: u64,
+    /// Collections.
+    pub collections: u64,
     /// Buffers handed out.
     pub allocs: u64,
     /// Bytes in use.

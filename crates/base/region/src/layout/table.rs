@@ -60,9 +60,11 @@ pub struct Figures {
     pub cached_bytes: AtomicU64,
     /// At level `half`: bytes of the buffers' pages beyond the requested length.
     pub padding_bytes: AtomicU64,
+    /// Collections.
+    pub collections: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Figures>() == 88);
+const _: () = assert!(size_of::<Figures>() == 96);
 
 /// Returns the length of the object, bytes.
 pub fn len(slots: u32) -> usize {

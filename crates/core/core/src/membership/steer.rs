@@ -190,6 +190,7 @@ fn state(p: PoolFigures) -> PoolState {
         name: p.name,
         blocked_ns: p.blocked_ns,
         collect_ns: p.collect_ns,
+        collections: p.collections,
         allocs: p.allocs,
         live_bytes: p.live_bytes,
         peak_bytes: p.peak_bytes,

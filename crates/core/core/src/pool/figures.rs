@@ -69,10 +69,12 @@ impl Collector {
         lock(&self.gc).ready()
     }
 
-    /// Reports the time of collections, and the garbage that the last look found.
+    /// Reports the time and the number of collections, and the garbage that the last look found.
     pub(super) fn say(&self, words: &Figures) {
         let collecting = self.counters.collect_ns.load(Ordering::Relaxed);
         words.collect_ns.store(collecting, Ordering::Relaxed);
+        let collections = self.counters.collections.load(Ordering::Relaxed);
+        words.collections.store(collections, Ordering::Relaxed);
         let garbage = self.counters.garbage_bytes.load(Ordering::Relaxed);
         words.garbage_bytes.store(garbage, Ordering::Relaxed);
     }

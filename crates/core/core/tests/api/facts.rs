@@ -106,6 +106,38 @@ fn pool_statistics_add_up() {
     assert!(stats.chunk_bytes_present <= stats.quota_bytes, "{stats:?}");
 }
 
+#[test]
+fn collections_are_counted_where_a_policy_looks() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    for i in 0..20 {
+        sender.send(filled(&pool, CHUNK, i)).expect("send");
+        drop(receiver.recv().expect("recv"));
+    }
+    let counted = pool.stats().collections;
+    assert!(counted > 0);
+    let figures = || {
+        let (_, figures) = b.admin().pool_figures().expect("figures");
+        figures.into_iter().find(|p| p.pool == pool.id())
+    };
+    let record = || {
+        let stat = b.admin().stat().expect("stat").into_iter();
+        let mut pools = stat.filter_map(|r| match r {
+            StatRecord::Pool(p) if p.pool == pool.id() => Some(p),
+            _ => None,
+        });
+        pools.next()
+    };
+    // The writer reports now and then.
+    while figures().is_none_or(|p| p.collections < counted)
+        || record().is_none_or(|p| p.collections < counted)
+    {
+        std::thread::yield_now();
+    }
+}
+
 /// A buffer that is larger than a chunk is counted like all others.
 #[test]
 fn pool_statistics_count_buffers_of_all_sizes() {

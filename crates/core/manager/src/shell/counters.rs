@@ -205,7 +205,7 @@ fn held_slot(slot: u32, entry: &[u8]) -> HeldSlot {
 /// Reads a writer's figures about its pool.
 // Trust: each word is the writer's claim; its users bound it by the granted size.
 pub(super) fn figures(table: &File) -> io::Result<Figures> {
-    let mut words = [0u64; 11];
+    let mut words = [0u64; 12];
     table.read_exact_at(words.as_mut_bytes(), FIGURES_AT)?;
     let [
         blocked_ns,
@@ -219,6 +219,7 @@ pub(super) fn figures(table: &File) -> io::Result<Figures> {
         garbage_bytes,
         cached_bytes,
         padding_bytes,
+        collections,
     ] = words;
     Ok(Figures {
         blocked_ns,
@@ -232,6 +233,7 @@ pub(super) fn figures(table: &File) -> io::Result<Figures> {
         garbage_bytes,
         cached_bytes,
         padding_bytes,
+        collections,
     })
 }
 

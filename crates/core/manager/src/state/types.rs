@@ -100,6 +100,8 @@ pub struct Figures {
     pub cached_bytes: u64,
     /// Bytes of buffers' pages beyond the requested length.
     pub padding_bytes: u64,
+    /// Collections.
+    pub collections: u64,
 }
 
 impl Figures {
@@ -118,6 +120,7 @@ impl Figures {
             allocs: self.allocs,
             blocked_ns: self.blocked_ns,
             collect_ns: self.collect_ns,
+            collections: self.collections,
             waiters: self.waiters,
             ..std::mem::take(to)
         };

@@ -115,6 +115,7 @@ impl Simulated for World {
             garbage_bytes: any(),
             cached_bytes: any(),
             padding_bytes: any(),
+            collections: any(),
         };
         (!self.rng.one_in(4)).then_some(figures)
     }

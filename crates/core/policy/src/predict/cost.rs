@@ -255,6 +255,7 @@ mod tests {
                 fresh: false,
                 blocked,
                 collecting,
+                collections: 0,
                 allocs,
                 least_bytes: PAGE,
                 most_bytes: 1000 * PAGE,

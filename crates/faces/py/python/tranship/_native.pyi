@@ -104,6 +104,7 @@ class _PoolStat(TypedDict):
     collect_ns: int
     waiters: int
     target_ppm: int | None
+    collections: int
 
 @type_check_only
 class _HeapStat(TypedDict):

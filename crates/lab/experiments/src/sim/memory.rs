@@ -14,6 +14,7 @@ pub(super) struct Memory {
     pub waiting: u64,
     pub blocked_ns: u64,
     pub collect_ns: u64,
+    pub collections: u64,
     pub allocs: u64,
 }
 
@@ -30,6 +31,7 @@ impl Memory {
         }
         if self.free == 0 && self.garbage > 0 {
             self.collect_ns += COLLECT_NS + COLLECT_PAGE_NS * (self.live + self.garbage);
+            self.collections += 1;
             self.free = std::mem::take(&mut self.garbage);
         }
         match self.free {

@@ -130,6 +130,7 @@ fn snapshot(scenario: &Scenario, at_ms: u64, players: &[Player], pools: &mut [Me
             name: spec.name.clone(),
             blocked_ns: p.blocked_ns,
             collect_ns: p.collect_ns,
+            collections: p.collections,
             allocs: p.allocs,
             live_bytes: p.live * unit,
             peak_bytes: std::mem::replace(&mut p.peak, p.live) * unit,

@@ -147,6 +147,7 @@ pub(crate) fn say_figures(
             name: p.name,
             blocked_ns: p.blocked_ns,
             collect_ns: p.collect_ns,
+            collections: p.collections,
             allocs: p.allocs,
             live_bytes: p.live_bytes,
             peak_bytes: p.peak_bytes,
@@ -258,6 +259,7 @@ impl PolicyView<'_> {
             name: p.name.clone(),
             blocked_ns: f.blocked_ns,
             collect_ns: f.collect_ns,
+            collections: f.collections,
             allocs: f.allocs,
             // Trust: a writer's word about memory that it was granted.
             live_bytes: f.live_bytes.min(granted),
