@@ -126,6 +126,11 @@ pub fn command_name() -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// Names the calling thread, by at most 15 bytes.
+pub fn name_thread(name: &std::ffi::CStr) {
+    let _ = rustix::thread::set_name(name);
+}
+
 /// Returns the real user id.
 pub fn getuid() -> u32 {
     rustix::process::getuid().as_raw()

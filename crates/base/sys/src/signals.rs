@@ -1,7 +1,9 @@
 //! Blocking signals around the start of a thread.
 
+use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ptr;
 
 /// A thread's signal mask.
 #[derive(Clone, Copy)]
@@ -54,6 +56,37 @@ pub fn thread(
     let started = thread.stack_size(stack_bytes).spawn(run);
     restore(&mask);
     started
+}
+
+/// Starts a thread that no signal disturbs, without the standard library: an allocator may call it.
+pub fn bare_thread(
+    stack_bytes: usize,
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+) -> io::Result<()> {
+    let mask = block_all()?;
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let attributes = attributes.as_mut_ptr();
+    let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+    // SAFETY: both point to locals of the right type. The attributes are initialised before they are changed, used and
+    // destroyed. The thread is detached, so its number is not needed.
+    let error = unsafe {
+        match libc::pthread_attr_init(attributes) {
+            0 => {
+                libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
+                libc::pthread_attr_setstacksize(attributes, stack_bytes);
+                let error =
+                    libc::pthread_create(thread.as_mut_ptr(), attributes, run, ptr::null_mut());
+                libc::pthread_attr_destroy(attributes);
+                error
+            }
+            error => error,
+        }
+    };
+    restore(&mask);
+    match error {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// Says whether the program ignores SIGPIPE.

@@ -68,7 +68,8 @@ pub(crate) fn charge(bytes: u64) -> bool {
 pub(crate) fn discharge(bytes: u64) {
     let mut books = BOOKS.lock();
     books.used = books.used.saturating_sub(bytes);
-    books.give_back();
+    let keep = books.step();
+    books.give_back(keep);
 }
 
 /// Takes the manager's messages, now and then; returns whether memory is to be given back as far as possible.
@@ -95,6 +96,12 @@ pub(crate) fn report(cached_bytes: u64) {
     if link.report(used - cached, cached).is_err() {
         books.part();
     }
+}
+
+/// Reports the figures of a silent program, and gives back what is admitted beyond its use.
+pub(crate) fn settle(cached_bytes: u64) {
+    report(cached_bytes);
+    BOOKS.lock().give_back(LEAST_STEP);
 }
 
 /// Returns the account's figures.
@@ -249,11 +256,11 @@ impl Books {
         }
     }
 
-    /// Gives back memory that is admitted and not used, except one step; under pressure, all of it.
-    fn give_back(&mut self) {
+    /// Gives back memory that is admitted and not used, except `keep` bytes; under pressure, all of it.
+    fn give_back(&mut self, keep: u64) {
         let spare = self.admitted.saturating_sub(self.total());
         let pressed = self.admitted > self.target;
-        let keep = if pressed { 0 } else { self.step() };
+        let keep = if pressed { 0 } else { keep };
         if spare <= 2 * keep || spare == 0 {
             return;
         }

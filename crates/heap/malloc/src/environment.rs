@@ -7,6 +7,7 @@ use tranship_sys::process;
 
 const SOCKET: &CStr = c"TRANSHIP_SOCKET";
 const HEAP_MAX: &CStr = c"TRANSHIP_HEAP_MAX";
+const HEAP_IDLE: &CStr = c"TRANSHIP_HEAP_IDLE";
 
 /// The settings, read once: a program may change its environment later, without any lock.
 #[derive(Debug)]
@@ -31,6 +32,12 @@ impl Environment {
 /// Returns the heap's limit in bytes, if the environment sets one. Allocates nothing and takes no lock.
 pub(crate) fn max_bytes() -> Option<u64> {
     process::early_env_as(HEAP_MAX, bytes).flatten()
+}
+
+/// Says whether a silent program is to keep its free memory, without a thread of the allocator. Allocates nothing and
+/// takes no lock.
+pub(crate) fn keeps_idle_memory() -> bool {
+    process::early_env_as(HEAP_IDLE, |value| value == b"keep").unwrap_or(false)
 }
 
 /// Parses a number of bytes, with an optional `KiB`, `MiB` or `GiB`. Any other text means no limit: the error cannot be

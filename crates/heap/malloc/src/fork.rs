@@ -1,7 +1,7 @@
 //! The heap in a forked child: whole, and the child's own.
 
 use crate::inside::Inside;
-use crate::{account, huge, meta};
+use crate::{account, helper, huge, meta};
 use std::io;
 use tranship_sys::fork;
 
@@ -35,4 +35,5 @@ extern "C" fn in_child() {
         account::release_in_child();
         huge::release();
     }
+    helper::begin(true);
 }

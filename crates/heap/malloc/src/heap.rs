@@ -2,9 +2,10 @@
 
 use crate::budget::{Budget, Sizes};
 use crate::classes::{self, COUNT};
+use crate::helper::Idle;
 use crate::inside::{Inside, is_inside};
 use crate::marks::{Marks, UNIT};
-use crate::{account, fork, huge, inside, meta, window, wrong};
+use crate::{account, fork, helper, huge, inside, meta, window, wrong};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,6 +25,8 @@ const MAX_ALIGN: usize = 64 << 10;
 const LEAST_SPARE_PAGES: u64 = 512;
 const MOST_SPARE_PAGES: u64 = 4096;
 const TICK_NS: u64 = 250_000_000;
+/// Free memory that a silent program may keep: less is not worth the work.
+const IDLE_BYTES: u64 = 1 << 20;
 
 pub(crate) struct Heap {
     arena: Arc<Arena>,
@@ -76,10 +79,12 @@ fn alloc_slow(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let _inside = Inside::enter();
     let heap = heap().or_else(make)?;
     heap.tick();
-    heap.obtain(bytes, align).or_else(|| {
+    let address = heap.obtain(bytes, align).or_else(|| {
         heap.reclaim();
         heap.obtain(bytes, align)
-    })
+    });
+    helper::allocated(heap);
+    address
 }
 
 /// Allocates memory of zeros.
@@ -166,6 +171,7 @@ unsafe fn free_slow(address: NonNull<u8>) {
     }
     heap.trim();
     heap.tick();
+    helper::freed();
 }
 
 /// Returns how many bytes may be used at an address; `None`: no allocated block begins there.
@@ -283,6 +289,7 @@ impl Heap {
         tranship_items::around_own_work(inside::enter, inside::leave);
         // Before the zones' own handlers, so that their locks are taken before the heap's.
         fork::install()?;
+        helper::begin(false);
         let window = window::Charged::reserve()?;
         let tables = window.marks();
         let arena = Arc::new(Arena::new(window)?);
@@ -421,6 +428,30 @@ impl Heap {
             zone.keg().reap();
         }
         self.arena.purge();
+    }
+}
+
+impl Idle for Heap {
+    /// The counts of zones, and the present quarter of a second in which a call left its thread's cache.
+    fn activity(&self) -> u64 {
+        let zones = self.classes.iter().map(|class| {
+            let stats = class.zone.stats().zone;
+            stats.allocs.wrapping_add(stats.frees)
+        });
+        let ticks = self.next_tick.load(Ordering::Relaxed);
+        zones.fold(ticks, u64::wrapping_add)
+    }
+
+    fn held_bytes(&self) -> u64 {
+        let (used, spare) = self.arena.used_and_spare();
+        (used + spare) * PAGE
+    }
+
+    fn give_back_idle(&self) {
+        if self.kept_bytes() > IDLE_BYTES {
+            self.reclaim();
+        }
+        account::settle(self.kept_bytes());
     }
 }
 

@@ -24,8 +24,8 @@
 //! without. A refused allocation gives back all cached memory, and returns a null pointer. The allocator aborts in one
 //! case only: memory is freed or resized that is not allocated (freed before, or not the beginning of a block).
 //!
-//! No thread is started. Free memory goes back while other memory is freed. The memory that remains when the program
-//! falls silent is therefore bounded (`docs/malloc.md` has the bounds).
+//! Free memory goes back while other memory is freed. A thread gives back the rest when the program falls silent. It
+//! exists only while the heap is larger than 8 MiB (`docs/malloc.md`).
 //!
 //! `unsafe` is here because it is an allocator.
 //!
@@ -40,6 +40,7 @@ mod classes;
 mod environment;
 mod fork;
 mod heap;
+mod helper;
 mod huge;
 mod inside;
 mod link;

@@ -13,6 +13,7 @@ Environment:
   TRANSHIP_LEAKS         1: programs print at their end what they still hold; backtrace: and whence
   TRANSHIP_MALLOC        The allocator that `run` puts under a program
   TRANSHIP_HEAP_MAX      The most that a heap under that allocator may use; `run --quota` sets it
+  TRANSHIP_HEAP_IDLE     keep: a silent program under that allocator keeps its free memory, without a thread
   TRANSHIP_ZCOPY_MIN     Of programs with libtranship_zcopy.so: from which size blocks are its own
   TRANSHIP_ZCOPY_SEND    Of these programs: from which size sends go by reference
   TRANSHIP_ZCOPY_MAX     The most that it may use
