@@ -43,6 +43,10 @@ child!(
             let Ok(mut to) = domain.open::<Sender>("sealed") else {
                 continue;
             };
+            // Each new reader may read the pool.
+            if to.assign(&pool).is_err() {
+                continue;
+            }
             loop {
                 let id = random.next();
                 let len = CHUNK / 2 + payload::mix(id) % (LONGEST - CHUNK / 2);

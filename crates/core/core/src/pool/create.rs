@@ -108,6 +108,7 @@ impl OwnPool {
                 collector,
                 waiters: Waiters::default(),
                 shrink_target: AtomicU64::new(u64::MAX),
+                offered: Mutex::default(),
                 handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
                 me: me.clone(),
             }

@@ -9,12 +9,13 @@ use super::resizing::PERIODS;
 use super::slots::HUGE;
 use super::tag::Tag;
 use super::waiters::Waiters;
+use crate::base::lock;
 use crate::domain::{DomainCore, Offer};
 use crate::error::Error;
 use crate::options::PoolOptions;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 use tranship_ledger::{Handles, LetGo};
 use tranship_proto::{BufferId, ChannelId, DomainId, PoolId, PoolShape, Trust};
@@ -32,6 +33,8 @@ pub(crate) struct OwnPool {
     /// The most bytes of chunks that the manager wants the pool to have.
     pub(super) shrink_target: AtomicU64,
     pub(super) handles: AtomicU32,
+    /// At level `none`: the domains that the pool was offered to.
+    pub(super) offered: Mutex<Vec<DomainId>>,
     pub(super) me: Weak<OwnPool>,
 }
 
@@ -63,6 +66,24 @@ impl OwnPool {
     /// Returns the only channel of the pool's buffers, if the pool is a channel's own.
     pub(crate) fn only_over(&self) -> Option<ChannelId> {
         self.options().only_over
+    }
+    /// Records that a domain is offered the pool, and returns whether that is new. At level `none` a second domain is
+    /// `None`, and not recorded, unless the program has `asked` for it.
+    pub(crate) fn offered_to(&self, domain: DomainId, asked: bool) -> Option<bool> {
+        if self.trust() != Trust::None {
+            return Some(false);
+        }
+        let mut offered = lock(&self.offered);
+        let is_new = !offered.contains(&domain);
+        if is_new && !asked && !offered.is_empty() {
+            return None;
+        }
+        offered.extend(is_new.then_some(domain));
+        Some(is_new)
+    }
+    /// Records that a domain did not take the pool.
+    pub(crate) fn not_taken_by(&self, domain: DomainId) {
+        lock(&self.offered).retain(|offered| *offered != domain);
     }
     pub(super) fn options(&self) -> &PoolOptions {
         &self.memory.registration.options

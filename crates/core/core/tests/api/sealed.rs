@@ -101,6 +101,63 @@ fn a_large_buffer_is_the_same_memory_and_nobody_can_write_it() {
     }
 }
 
+/// At level `none` a send shows a pool to the domain of its first receiver alone.
+#[test]
+fn a_receiver_that_was_sent_nothing_maps_nothing() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let (mut to_b, mut at_b, _copies) = copying(&a, &b, "ab", 1);
+    let (mut beside, mut at_beside, _copies) = copying(&a, &b, "ab2", 1);
+    let (mut to_c, mut at_c, _copies) = copying(&a, &c, "ac", 1);
+    let none = pool_of(&a, Trust::None);
+    let secret = filled(&none, 100, 1);
+    let file = file_at(secret.view().as_ptr());
+    let mappings = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        let inode = |line: &str| line.split_whitespace().nth(4)?.parse().ok();
+        maps.lines()
+            .filter(|line| inode(line) == Some(file))
+            .count()
+    };
+    let alone = mappings();
+    to_b.send(secret).expect("its first reader");
+    assert_eq!(at_b.recv().expect("recv").to_vec(), [1; 100]);
+    assert_eq!(mappings(), alone + 1);
+    // To the same domain it goes over any channel.
+    beside.send(filled(&none, 100, 2)).expect("the same reader");
+    assert_eq!(at_beside.recv().expect("recv").to_vec(), [2; 100]);
+    let refused = to_c
+        .send(filled(&none, 100, 3))
+        .expect_err("a second reader");
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    assert!(refused.to_string().contains("assign"), "{refused}");
+    assert!(at_c.try_recv().expect("open").is_none());
+    assert_eq!(mappings(), alone + 1);
+    // The program says so.
+    to_c.assign(&none).expect("a second reader");
+    to_c.send(refused.unsent).expect("send");
+    assert_eq!(at_c.recv().expect("recv").to_vec(), [3; 100]);
+    assert_eq!(mappings(), alone + 2);
+}
+
+/// A receiver that did not take the pool has not seen it.
+#[test]
+fn a_refused_pool_goes_to_another_reader() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let (mut to_b, _at_b) = link(&a, &b, "ab");
+    let (mut to_c, mut at_c, _copies) = copying(&a, &c, "ac", 1);
+    let none = pool_of(&a, Trust::None);
+    let failed = to_b
+        .send(filled(&none, 100, 1))
+        .expect_err("no room for copies");
+    assert_eq!(failed.kind(), ErrorKind::ChannelTrust, "{failed}");
+    to_c.send(failed.unsent).expect("its first reader");
+    assert_eq!(at_c.recv().expect("recv").to_vec(), [1; 100]);
+}
+
 #[test]
 fn what_was_never_sent_stays_writable() {
     let _dog = dog();
@@ -154,6 +211,7 @@ fn one_is_sealed_once_for_all_and_travels_on() {
     to_b.send(large.clone()).expect("send");
     let first = buf(at_b.recv().expect("recv"));
     let file = file_at(large.view().as_ptr());
+    to_c.assign(&none).expect("a second reader");
     to_c.send(large.clone()).expect("send");
     let second = buf(at_c.recv().expect("recv"));
     // Handed on it needs the right, and is the same memory still.

@@ -8,7 +8,7 @@ use crate::error::{Awaited, Error, ErrorKind, PoolPending, TimedOut};
 use crate::link::removal::removed;
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::Patience;
-use crate::pool::Pool;
+use crate::pool::{OwnPool, Pool};
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -23,6 +23,9 @@ const RECONNECT_LIMIT: Duration = Duration::from_secs(3);
 impl Sender {
     /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed. A pool that
     /// this end [has removed](Sender::remove_pool) is assigned again at once.
+    ///
+    /// The receiver can read all of the pool from then on. A pool of level [`None`](crate::Trust::None) is therefore
+    /// assigned by a send to the channels of one domain only: to those of others by this call.
     ///
     /// # Errors
     /// `ChannelTrust`, `Refused` when the receiver does not take it; `PoolNotAssigned` when the receiver has removed it; `Quota`, `Limit`, `Access` by the manager; `PeerGone`; `BufferInvalid` for a pool of another domain; `CutOff`; `Forked`; `System`.
@@ -74,10 +77,19 @@ impl Sender {
         if let Assigned::Own(own) = &side {
             self.is_not_anothers(own)?;
         }
+        let new = match &side {
+            Assigned::Own(own) => self.offer_to_first(own)?.then(|| own.clone()),
+            Assigned::Foreign(_) => None,
+        };
         let (pool, _) = side.shape();
         self.is_not_removed(pool)?;
         let deadline = self.consent_by();
         let assigned = self.assign_side(home, side, deadline);
+        if let (Err(error), Some(own)) = (&assigned, new)
+            && error.find::<TimedOut>().is_none()
+        {
+            own.not_taken_by(self.link.peer);
+        }
         assigned.map_err(|error| match self.link.gone() {
             Gone::No => match error.find::<TimedOut>() {
                 Some(&TimedOut {
@@ -90,6 +102,18 @@ impl Sender {
         })
     }
 
+    /// Checks that no other domain than the receiver's was offered the pool, if it is of level `none`. Returns whether
+    /// the receiver's is new.
+    fn offer_to_first(&self, own: &OwnPool) -> Result<bool, Error> {
+        own.offered_to(self.link.peer, false).ok_or_else(|| {
+            let text = format!(
+                "pool {} of level none has another reader, and each reader can read all of it: make a pool for this receiver, or call `assign` first",
+                own.id()
+            );
+            Error::new(ErrorKind::Refused, text)
+        })
+    }
+
     fn assign_own(&mut self, pool: &Pool, deadline: Option<Instant>) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         if let Some(store) = &self.store {
@@ -98,6 +122,7 @@ impl Sender {
             return self.link.show_inside(&pool.own_arc());
         }
         let own = pool.own_arc();
+        let _ = own.offered_to(self.link.peer, true);
         let home = Arc::as_ptr(&own).cast::<()>();
         if self.outs.iter().any(|out| out.home == home) || self.take_in(own.id(), home)? {
             return Ok(());

@@ -18,6 +18,9 @@ impl Party {
         let again = |kind: ErrorKind| {
             kind == ErrorKind::PoolPending || (carried && kind == ErrorKind::Full)
         };
+        if expected.is_ok() {
+            self.agree(op, channel);
+        }
         let since = Instant::now();
         loop {
             match self.send_once(op, channel)? {
@@ -27,6 +30,23 @@ impl Party {
                 }
                 Err(error) => return Err(says(&error)),
             }
+        }
+    }
+
+    /// Says that the receiver may read the pools of what is sent: at level `none` a send says so to one domain only.
+    fn agree(&mut self, op: &Op, channel: ChannelId) {
+        let buffers = match op {
+            Op::Send { buffer, .. } | Op::Move { buffer, .. } => std::slice::from_ref(buffer),
+            Op::SendAll { buffers, .. } | Op::MoveAll { buffers, .. } => buffers,
+            _ => return,
+        };
+        let Some(to) = self.senders.get_mut(&channel) else {
+            return;
+        };
+        let pools = buffers.iter().filter_map(|b| self.pools.get(&b.pool));
+        for own in pools.filter(|own| own.pool.trust() == Trust::None) {
+            // The send says what was wrong, or waits for the consent.
+            let _ = to.try_assign(&own.pool);
         }
     }
 
