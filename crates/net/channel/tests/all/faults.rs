@@ -4,10 +4,12 @@
 use crate::kit::*;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use tranship_core::{Body, Domain, Receiver, Sender, Trust};
+use tranship_core::{Body, ChannelOptions, Domain, PoolOptions, Receiver, Sender, Trust};
 use tranship_testkit::{Control, Exit, Launch, Peer, child};
 
 const BYTES: usize = 64 << 10;
+/// The level after those of `Trust::ALL`: `none`, with buffers that the kernel lets no process write once they are sent.
+const SEALED: usize = Trust::ALL.len();
 
 /// Process that touches memory that it must not touch.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -41,12 +43,18 @@ fn touch(at: *const u8, write: bool) {
 // Moves a buffer, has it back, and shares another one.
 child!(
     fn source(ctl: Control) {
-        let (socket, name, trust, breaks): Start = ctl.recv().expect("control").expect("start");
+        let (socket, name, level, breaks): Start = ctl.recv().expect("control").expect("start");
         let domain = joins(socket);
         let listener = domain.listen::<Sender>(&name).expect("listen");
         ctl.send(&"listening").expect("control");
         let mut to = listener.accept().expect("accept");
-        let pool = pool_of(&domain, 1 << 20, Trust::ALL[trust]);
+        let pool = match level {
+            SEALED => {
+                let options = PoolOptions::new(1 << 20).trust(Trust::None).seal_from(1);
+                domain.create_pool(options).expect("pool")
+            }
+            level => pool_of(&domain, 1 << 20, Trust::ALL[level]),
+        };
         let mut buf = pool.alloc(BYTES).expect("alloc");
         buf.write(0, b"text").expect("inside");
         let at = buf.view().as_ptr();
@@ -78,7 +86,10 @@ child!(
     fn sink(ctl: Control) {
         let (socket, name, _, breaks): Start = ctl.recv().expect("control").expect("start");
         let domain = joins(socket);
-        let mut from = domain.open::<Receiver>(&name).expect("open");
+        // At `none` a receiver needs room for copies.
+        let options = ChannelOptions::new().arrivals(PoolOptions::new(1 << 20));
+        let from = domain.open_with::<Receiver>(&name, options);
+        let mut from = from.expect("open");
         let message = from.recv().expect("recv");
         assert_eq!(&message.to_vec()[..4], b"text");
         let at = match &message.body {
@@ -111,10 +122,14 @@ child!(
     }
 );
 
+/// Returns the number of a level.
+fn number(trust: Trust) -> usize {
+    Trust::ALL.iter().position(|t| *t == trust).expect("known")
+}
+
 /// Returns both ends, by the rule that they break.
-fn agents(manager: &Domain, trust: Trust, breaks: Breaks) -> (Peer, Peer) {
-    let level = Trust::ALL.iter().position(|t| *t == trust).expect("known");
-    let name = format!("agents-{trust}-{breaks:?}");
+fn agents(manager: &Domain, level: usize, breaks: Breaks) -> (Peer, Peer) {
+    let name = format!("agents-{level}-{breaks:?}");
     let socket = manager.socket_path().expect("socket");
     let start: Start = (socket, name, level, breaks);
     let begin = |launch: Launch| {
@@ -131,8 +146,9 @@ fn agents(manager: &Domain, trust: Trust, breaks: Breaks) -> (Peer, Peer) {
 fn data_arrives_at_every_level_where_memory_is_shared() {
     let _dog = dog();
     let manager = Domain::embedded().expect("embedded");
-    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
-        let (one, two) = agents(&manager, trust, Breaks::Nothing);
+    let shared = [Trust::Producer, Trust::Half, Trust::Full].map(number);
+    for level in shared.into_iter().chain([SEALED]) {
+        let (one, two) = agents(&manager, level, Breaks::Nothing);
         assert_eq!(two.expect::<String>(), "done");
         assert_eq!(one.expect::<String>(), "done");
     }
@@ -147,7 +163,7 @@ fn what_is_not_allowed_faults() {
     let _dog = dog();
     let manager = Domain::embedded().expect("embedded");
     let by_the_source = [SourceReadsWhatItMoved, SourceWritesWhatItShares];
-    for (trust, breaks) in [
+    for (level, breaks) in [
         (Trust::Half, SourceReadsWhatItMoved),
         (Trust::Half, SourceWritesWhatItShares),
         (Trust::Half, SinkReadsWhatItPassedBack),
@@ -155,13 +171,21 @@ fn what_is_not_allowed_faults() {
         (Trust::Half, SinkReadsWhatItReleased),
         // The kernel keeps a reader from it, whatever its library does.
         (Trust::Producer, SinkWritesACopy),
-    ] {
-        let (one, two) = agents(&manager, trust, breaks);
+    ]
+    .map(|(trust, breaks)| (number(trust), breaks))
+    .into_iter()
+    .chain([SourceWritesWhatItShares, SinkWritesACopy].map(|breaks| (SEALED, breaks)))
+    {
+        let (one, two) = agents(&manager, level, breaks);
         let breaker = match by_the_source.contains(&breaks) {
             true => one,
             false => two,
         };
         let exit = breaker.wait();
-        assert_eq!(exit, Exit::Signal(libc::SIGSEGV), "{breaks:?} at {trust}");
+        assert_eq!(
+            exit,
+            Exit::Signal(libc::SIGSEGV),
+            "{breaks:?} at level {level}"
+        );
     }
 }
