@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_core::carrier::{self, Carrier, Ends, Handed};
 use tranship_core::{Domain, Error, ErrorKind};
+use tranship_transport::net::{BuiltIn, Nobody};
 use tranship_transport::{Backend, Copying, Transport};
 
 /// First and last pause between two checks whether a process listens; the pause doubles.
@@ -44,24 +45,20 @@ impl Over {
     }
 }
 
-/// Teaches a domain all addresses that are built in here: `copy:NAME`, which is for comparing, and with the feature
-/// `net` `tcp:HOST:PORT/NAME` and `tcp+plain:HOST:PORT/NAME`. The environment names the domain's network credentials,
-/// as [`default_credentials`](tranship_transport) describes. They are read when the first such address is used.
+/// Teaches a domain all addresses that are built in here: `copy:NAME`, which is for comparing, `tcp:HOST:PORT/NAME` and
+/// `tcp+plain:HOST:PORT/NAME`. The environment names the domain's network credentials, as
+/// [`default_credentials`](tranship_transport::net::default_credentials) describes. They are read when the first such
+/// address is used.
 ///
 /// # Errors
 /// It does not fail today.
 pub fn add_to(domain: &Domain) -> Result<(), Error> {
-    let add = |scheme, backend: Arc<dyn Backend>| -> Result<(), Error> {
+    let add = |scheme, backend: Arc<dyn Backend>| {
         carrier::add_to(domain, Arc::new(Over::new(scheme, backend)));
-        Ok(())
     };
-    add("copy", Arc::new(Copying))?;
-    #[cfg(feature = "net")]
-    {
-        use tranship_transport::net::BuiltIn;
-        add("tcp", Arc::new(BuiltIn::tls()))?;
-        add("tcp+plain", Arc::new(BuiltIn::plain()))?;
-    }
+    add("copy", Arc::new(Copying));
+    add("tcp", Arc::new(BuiltIn::tls()));
+    add("tcp+plain", Arc::new(BuiltIn::plain()));
     Ok(())
 }
 
@@ -138,9 +135,6 @@ fn greet(mut wire: Wire, ends: &Ends) -> Result<(), Error> {
 
 /// Returns whether it may be otherwise in a moment.
 fn is_nobody(error: &Error) -> bool {
-    let refused = error.find::<io::Error>();
-    let refused = refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    #[cfg(feature = "net")]
-    let refused = refused || error.find::<tranship_transport::net::Nobody>().is_some();
-    refused
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    error.find().is_some_and(refused) || error.find::<Nobody>().is_some()
 }

@@ -4,9 +4,11 @@ use crate::{Met, Transport};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use tranship_sys::signals;
+use std::time::Duration;
+use tranship_sys::{epoll, eventfd, signals, stream};
 
 /// Most connections that [`Met`] has not done with yet, and most of one owner: a user of this machine, or a host.
 pub(crate) const MOST: usize = 256;
@@ -69,6 +71,56 @@ impl Drop for Admission {
             0 => taken.remove(&self.owner),
             left => taken.insert(std::mem::take(&mut self.owner), left),
         };
+    }
+}
+
+/// The thread of a listening socket. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listens {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listens {
+    /// Starts the thread. `accept` takes one connection from the socket, which does not block.
+    pub(crate) fn start<L: AsFd + Send + 'static>(
+        name: &str,
+        listener: L,
+        mut accept: impl FnMut(&L) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Listens> {
+        let stop = Arc::new(eventfd::create()?);
+        let own = Arc::clone(&stop);
+        let thread = thread(name, move || {
+            // The descriptor is readable once the thread is to end, and stays so.
+            let stops = |within| epoll::wait_readable(&*own, Some(within)).unwrap_or(true);
+            while !stops(Duration::ZERO) {
+                match accept(&listener) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        // Whatever the kernel returns, both are checked.
+                        let hour = Duration::from_secs(3600);
+                        let _ = stream::wait(Some(&listener), false, Some(&*own), hour);
+                    }
+                    // No descriptors, or no memory: connections wait in the kernel's queue meanwhile.
+                    Err(_) => _ = stops(Duration::from_millis(50)),
+                }
+            }
+        })?;
+        let thread = Some(thread);
+        Ok(Listens { stop, thread })
+    }
+}
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        // This fails only if the doorbell is rung already.
+        let _ = eventfd::signal(&self.stop);
+        // The address is thus free once this is gone. The thread itself may drop this, with the last of a port.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connections: they carry frames in order between two ends, and report when frames have been taken.
 //!
 //! * [`Transport`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
-//! * [`Copying`] over Unix stream sockets, `net::Net` over TCP and TLS (feature `net`).
+//! * [`Copying`] over Unix stream sockets, [`net::Net`] over TCP and TLS.
 //! * [`Source`], [`Target`]: the memory of the bytes that go with a frame, by reference.
 //!
 //! NOT here: channels, credit, and the meaning of a frame (`channel`); pools and their buffers (`core`).
@@ -10,9 +10,7 @@
 #![deny(unsafe_code)]
 
 mod door;
-#[cfg(feature = "net")]
 pub mod net;
-mod stream;
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -22,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tranship_region::View;
 
-pub use stream::Copying;
+pub use net::Copying;
 pub use tranship_error::{Error, ErrorKind};
 
 /// Bytes of a frame; most frames fit without a heap allocation.

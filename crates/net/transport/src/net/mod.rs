@@ -1,4 +1,5 @@
-//! Backend `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates.
+//! Backend `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates;
+//! and `copy:NAME` over a Unix socket of this machine.
 //!
 //! Each end has memory of its own for a pool. Without TLS a buffer's bytes go from their mapping into the socket, and
 //! arrive directly in their place. With TLS they are encrypted on the way out and decrypted on the way in.
@@ -17,6 +18,7 @@ mod address;
 mod alarm;
 mod built_in;
 pub mod certificate;
+mod copy;
 mod dial;
 mod end;
 mod flow;
@@ -44,6 +46,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use built_in::{BuiltIn, CREDENTIALS_VARIABLE, default_credentials};
+pub use copy::Copying;
 pub use dial::Nobody;
 pub use settings::{PLAIN_VARIABLE, Timing};
 pub use tls::{CA_FILE, CERT_FILE, Credentials, KEY_FILE};

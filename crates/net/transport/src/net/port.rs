@@ -11,17 +11,15 @@ use super::settings::{Security, Settings};
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{timer, tls};
-use crate::door::{Admission, Door, MOST as MOST_INSIDE, MOST_OF_ONE, thread};
+use crate::door::{Admission, Door, Listens, MOST as MOST_INSIDE, MOST_OF_ONE, thread};
 use crate::{Error, ErrorKind, Met};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tranship_sys::{epoll, eventfd, stream};
+use tranship_sys::stream;
 
 /// Most sessions of a port.
 const MAX_SESSIONS: usize = 4096;
@@ -33,8 +31,7 @@ const BETWEEN: Duration = Duration::from_secs(1);
 pub(super) struct Port {
     pub(super) address: SocketAddr,
     settings: Arc<Settings>,
-    stop: OwnedFd,
-    listens: Mutex<Option<JoinHandle<()>>>,
+    listens: OnceLock<Listens>,
     book: Mutex<Book>,
 }
 
@@ -59,15 +56,18 @@ impl Port {
         let port = Arc::new(Port {
             address: listener.local_addr().map_err(failed)?,
             settings: Arc::clone(settings),
-            stop: eventfd::create().map_err(failed)?,
-            listens: Mutex::new(None),
+            listens: OnceLock::new(),
             book: Mutex::default(),
         });
-        let stop = port.stop.try_clone().map_err(failed)?;
         let weak = Arc::downgrade(&port);
-        let run = move || listen(&listener, &stop, &weak);
-        let started = thread("tranship-port", run).map_err(failed)?;
-        *port.listens.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+        let listens = Listens::start("tranship-port", listener, move |listener| {
+            let (socket, from) = listener.accept()?;
+            if let Some(port) = weak.upgrade() {
+                welcome(&port, socket, from);
+            }
+            Ok(())
+        });
+        let _ = port.listens.set(listens.map_err(failed)?); // once
         Ok(port)
     }
 
@@ -119,39 +119,6 @@ impl Port {
             book.sessions.insert(session.id, (weak, who));
         }
         room
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        // This fails only if the doorbell is rung already.
-        let _ = eventfd::signal(&self.stop);
-        let listens = self.listens.get_mut();
-        let listens = listens.unwrap_or_else(PoisonError::into_inner).take();
-        // The address is thus free once this is gone. The thread itself may be the last to have held it.
-        if let Some(listens) = listens
-            && listens.thread().id() != std::thread::current().id()
-        {
-            let _ = listens.join();
-        }
-    }
-}
-
-fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
-    loop {
-        // Whatever the kernel returns, both are checked.
-        let _ = stream::wait(Some(listener), false, Some(stop), Duration::from_secs(3600));
-        let Some(port) = port.upgrade() else {
-            return;
-        };
-        match listener.accept() {
-            Ok((socket, from)) => welcome(&port, socket, from),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // No descriptors, or no memory: connections wait in the kernel's queue meanwhile.
-            Err(_) => {
-                let _ = epoll::wait_readable(stop, Some(Duration::from_millis(50)));
-            }
-        }
     }
 }
 

@@ -139,6 +139,12 @@ impl Session {
             return;
         }
         self.unwatch(gone);
+        if let Some(lost) = inner.connection.lost()
+            && self.timing.grace.is_zero()
+        {
+            let why = Over::gone(lost.why.clone());
+            return self.end(inner, why);
+        }
         self.ring(inner);
         alarm::wake();
     }
