@@ -3,12 +3,12 @@
 mod admin;
 mod connect;
 mod history;
-#[cfg(all(test, feature = "embedded"))]
-mod leaks;
 mod poll;
 mod shell;
 #[cfg(feature = "policy")]
 mod steer;
+#[cfg(all(test, feature = "embedded"))]
+mod tests;
 
 pub use admin::Admin;
 pub use connect::DomainBuilder;
