@@ -8,6 +8,19 @@ use tranship_proto::{
     ChannelId, Levels, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, PoolId, PoolShape, SLOT_LIMIT, Trust,
 };
 
+/// Functions of a builder that set one field each: `name(arguments) => field = value`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($($(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),+) => $field:ident = $value:expr;)+) => {
+        $($(#[$meta])*
+        pub fn $name(mut self, $($arg: $type),+) -> Self {
+            self.$field = $value;
+            self
+        })+
+    };
+}
+
 /// Options of a new pool.
 ///
 /// ```
@@ -82,33 +95,25 @@ impl PoolOptions {
             seal_from: None,
         }
     }
-    /// Sets the name that `tranship ls` shows: 1 to 64 bytes.
-    pub fn name(mut self, name: &str) -> Self {
-        self.name = name.into();
-        self
-    }
-    /// Sets how many buffers may exist at once. Default: maximum / 4 KiB, at least 1024 (at level
-    /// [`Half`](Trust::Half), where each has pages and may need a mapping of its own, at most 4096); at most 1,048,576.
-    pub fn slots(mut self, slots: u32) -> Self {
-        self.slots = Some(slots);
-        self
-    }
-    /// Sets the unit in which memory is granted and given back: a power of two from 64 KiB to 64 MiB. Default: maximum
-    /// / 256 within those limits.
-    pub fn chunk_bytes(mut self, bytes: u64) -> Self {
-        self.chunk_bytes = Some(bytes);
-        self
-    }
-    /// Asks the kernel for huge pages (needs the shmem setting that `tranship doctor` shows).
-    pub fn huge_pages(mut self, yes: bool) -> Self {
-        self.huge_pages = yes;
-        self
-    }
-    /// Keeps up to `bytes` bytes of memory while they are not needed. By default, memory that was not needed at any
-    /// moment of the last second goes back. If the manager needs memory for others, it gets kept memory, too.
-    pub fn keep(mut self, bytes: u64) -> Self {
-        self.keep_bytes = bytes;
-        self
+    setters! {
+        /// Sets the name that `tranship ls` shows: 1 to 64 bytes.
+        name(name: &str) => name = name.into();
+
+        /// Sets how many buffers may exist at once. Default: maximum / 4 KiB, at least 1024 (at level
+        /// [`Half`](Trust::Half), where each has pages and may need a mapping of its own, at most 4096); at most
+        /// 1,048,576.
+        slots(slots: u32) => slots = Some(slots);
+
+        /// Sets the unit in which memory is granted and given back: a power of two from 64 KiB to 64 MiB. Default:
+        /// maximum / 256 within those limits.
+        chunk_bytes(bytes: u64) => chunk_bytes = Some(bytes);
+
+        /// Asks the kernel for huge pages (needs the shmem setting that `tranship doctor` shows).
+        huge_pages(yes: bool) => huge_pages = yes;
+
+        /// Keeps up to `bytes` bytes of memory while they are not needed. By default, memory that was not needed at any
+        /// moment of the last second goes back. If the manager needs memory for others, it gets kept memory, too.
+        keep(bytes: u64) => keep_bytes = bytes;
     }
     /// Makes the pool with `bytes` bytes of memory, or not at all, and [`keep`](PoolOptions::keep)s them. An allocation
     /// within them needs no manager.
@@ -117,63 +122,55 @@ impl PoolOptions {
         self.keep_bytes = self.keep_bytes.max(bytes);
         self
     }
-    /// Makes all buffers begin at multiples of `bytes` bytes, a power of two up to the chunk size: for vector
-    /// instructions, DMA, or pages of their own (4096). By default buffers begin at multiples of 64, or of the largest
-    /// power of two that divides their size class. Sizes are rounded up to it.
-    ///
-    /// This holds for addresses in this process and for offsets in the pool; up to 2 MiB also for addresses in readers.
-    /// A copy (level [`None`](Trust::None), or carried) is aligned as its own pool says.
-    pub fn align(mut self, bytes: u64) -> Self {
-        self.align_bytes = bytes;
-        self
-    }
-    /// Maps all of the pool, at its largest size, within these addresses: for devices that reach only some, or pointers
-    /// that are stored in fewer bits. Existing mappings are not replaced: without a free place the pool is not made
-    /// ([`NoAddresses`](crate::error::NoAddresses)).
-    ///
-    /// This holds in the writer's process only. Each reader maps the pool at other addresses: store offsets in it, not
-    /// addresses.
-    pub fn address_range(mut self, range: Range<usize>) -> Self {
-        self.addresses = Some(range);
-        self
-    }
-    /// Gives the right to forward: every domain that receives buffers of this pool may send them on. By default no
-    /// domain may, until [`Pool::allow_forward`](crate::Pool::allow_forward) gives it the right (or the manager's
-    /// rules, `forward = "readers"`, give it to all). Without the right a send of a received buffer is
-    /// [`Refused`](crate::ErrorKind::Refused), and gives the buffer back.
-    ///
-    /// A domain that forwards decides which domains get buffers. Each of these can read all of the pool from then on.
-    pub fn allow_forward(mut self, yes: bool) -> Self {
-        self.readers_forward = yes;
-        self
-    }
-    /// Sets which other domains can write the pool's bytes. Default: [`Trust::Producer`], none. The level is fixed when
-    /// the pool is made; a receiver takes the pool if its [`accept_trust`](ChannelOptions::accept_trust) says so.
-    ///
-    /// At [`None`](Trust::None) a send shows the pool to one domain only;
-    /// [`Sender::assign`](crate::Sender::assign) shows it to others.
-    ///
-    /// At `Full` and `Half` every domain that has the pool can also punch holes into its memory. A reader that touches a hole reads zeros, and
-    /// its own cgroup pays for the page. Receivers refuse buffers of several chunks that have holes; they cannot tell of others.
-    pub fn trust(mut self, trust: Trust) -> Self {
-        self.trust = trust;
-        self
-    }
-    /// At level [`None`](Trust::None): sets the size (4097 bytes or more) from which on receivers do not copy buffers.
-    /// Each such buffer lies in chunks of its own. At its send the kernel makes it unchangeable for all domains, this
-    /// one included. Receivers check this, and read the same memory as a slice. When no domain holds the buffer, the
-    /// memory goes back to the kernel: the next buffer is new memory.
-    ///
-    /// Default: 4 MiB if the kernel gives shared memory huge pages (`tranship doctor` shows it), else never: from 4 MiB
-    /// on this takes less time than a copy. A lower value saves the memory of a copy for each receiver. [`u64::MAX`]:
-    /// never.
-    ///
-    /// A receiver that sends such a buffer on needs the right ([`Pool::allow_forward`](crate::Pool::allow_forward)), as
-    /// at other levels. Without [`chunk_bytes`](PoolOptions::chunk_bytes) the chunks are as large as such a buffer, at
-    /// most a sixteenth of the pool.
-    pub fn seal_from(mut self, bytes: u64) -> Self {
-        self.seal_from = Some(bytes);
-        self
+    setters! {
+        /// Makes all buffers begin at multiples of `bytes` bytes, a power of two up to the chunk size: for vector
+        /// instructions, DMA, or pages of their own (4096). By default buffers begin at multiples of 64, or of the
+        /// largest power of two that divides their size class. Sizes are rounded up to it.
+        ///
+        /// This holds for addresses in this process and for offsets in the pool; up to 2 MiB also for addresses in
+        /// readers. A copy (level [`None`](Trust::None), or carried) is aligned as its own pool says.
+        align(bytes: u64) => align_bytes = bytes;
+
+        /// Maps all of the pool, at its largest size, within these addresses: for devices that reach only some, or
+        /// pointers that are stored in fewer bits. Existing mappings are not replaced: without a free place the pool is
+        /// not made ([`NoAddresses`](crate::error::NoAddresses)).
+        ///
+        /// This holds in the writer's process only. Each reader maps the pool at other addresses: store offsets in it,
+        /// not addresses.
+        address_range(range: Range<usize>) => addresses = Some(range);
+
+        /// Gives the right to forward: every domain that receives buffers of this pool may send them on. By default no
+        /// domain may, until [`Pool::allow_forward`](crate::Pool::allow_forward) gives it the right (or the manager's
+        /// rules, `forward = "readers"`, give it to all). Without the right a send of a received buffer is
+        /// [`Refused`](crate::ErrorKind::Refused), and gives the buffer back.
+        ///
+        /// A domain that forwards decides which domains get buffers. Each of these can read all of the pool from then
+        /// on.
+        allow_forward(yes: bool) => readers_forward = yes;
+
+        /// Sets which other domains can write the pool's bytes. Default: [`Trust::Producer`], none. The level is fixed
+        /// when the pool is made; a receiver takes the pool if its [`accept_trust`](ChannelOptions::accept_trust) says
+        /// so.
+        ///
+        /// At `Full` and `Half` every domain that has the pool can also punch holes into its memory. A reader that
+        /// touches a hole reads zeros, and its own cgroup pays for the page. Receivers refuse buffers of several chunks
+        /// that have holes; they cannot tell of others.
+        trust(trust: Trust) => trust = trust;
+
+        /// At level [`None`](Trust::None): sets the size (4097 bytes or more) from which on receivers do not copy
+        /// buffers. Each such buffer lies in chunks of its own. At its send the kernel makes it unchangeable for all
+        /// domains, this one included. Receivers check this, and read the same memory as a slice. When no domain holds
+        /// the buffer, the memory goes back to the kernel: the next buffer is new memory.
+        ///
+        /// Default: 4 MiB if the kernel gives shared memory huge pages (`tranship doctor` shows it), else never: from 4
+        /// MiB on this takes less time than a copy. A lower value saves the memory of a copy for each receiver.
+        /// [`u64::MAX`]: never.
+        ///
+        /// A receiver that sends such a buffer on needs the right
+        /// ([`Pool::allow_forward`](crate::Pool::allow_forward)), as at other levels. Without
+        /// [`chunk_bytes`](PoolOptions::chunk_bytes) the chunks are as large as such a buffer, at most a sixteenth of
+        /// the pool.
+        seal_from(bytes: u64) => seal_from = Some(bytes);
     }
     /// Returns the fewest bytes of a sealed buffer. [`u64::MAX`]: none is sealed.
     pub(crate) fn seals_from(&self) -> u64 {
@@ -389,20 +386,15 @@ impl ChannelOptions {
     pub fn new() -> ChannelOptions {
         ChannelOptions::default()
     }
-    /// Sets the depth of the ring: a power of two, 2 to 65,536.
-    pub fn lines(mut self, lines: u32) -> Self {
-        self.lines = lines;
-        self
-    }
-    /// Sets how this end waits.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
-        self
-    }
-    /// Sets the action of `send` when the ring is full.
-    pub fn when_full(mut self, when_full: WhenFull) -> Self {
-        self.when_full = when_full;
-        self
+    setters! {
+        /// Sets the depth of the ring: a power of two, 2 to 65,536.
+        lines(lines: u32) => lines = lines;
+
+        /// Sets how this end waits.
+        wait(wait: Wait) => wait = wait;
+
+        /// Sets the action of `send` when the ring is full.
+        when_full(when_full: WhenFull) => when_full = when_full;
     }
     /// Lets other domains listen at the name too, if all of them ask for it. Each connection goes to one of them.
     /// `local:` and carried addresses are never shared.
@@ -410,58 +402,45 @@ impl ChannelOptions {
         self.beside = Some(crate::link::Beside::Shared);
         self
     }
-    /// Opens to a domain that is none of these, if several listen at a [shared](ChannelOptions::shared) name. It waits
-    /// until there is one.
-    #[doc(hidden)]
-    pub fn besides(mut self, connected: &[crate::DomainId]) -> Self {
-        self.beside = Some(crate::link::Beside::Others(connected.to_vec()));
-        self
-    }
-    /// Sets how long opening waits for the name; default: for ever.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-    /// Sets the levels of trust whose pools a receiver takes. Default: all; [`None`](Trust::None) only with
-    /// [`snapshots`](ChannelOptions::snapshots). A pool of another level fails at the sender with
-    /// [`ErrorKind::ChannelTrust`](crate::ErrorKind::ChannelTrust), whose text has the accepted levels.
-    pub fn accept_trust(mut self, levels: impl IntoIterator<Item = Trust>) -> Self {
-        self.levels = levels.into_iter().collect();
-        self
-    }
-    /// Sets the pool, of its own domain, into which a receiver copies buffers out of pools of level
-    /// [`None`](Trust::None). Each is copied at its receipt; the sender cannot change the copy. A shared buffer becomes
-    /// a [`Buffer`](crate::Buffer) that no other domain has, a moved one a [`BufferMut`](crate::BufferMut). A message
-    /// without room for its copy stays the next one. A shared buffer that its sender has
-    /// [sealed](PoolOptions::seal_from) is not copied.
-    pub fn snapshots(mut self, pool: PoolId) -> Self {
-        self.snapshots = Some(pool);
-        self
-    }
-    /// Sets the type of this end's messages, as a text of at most 3,576 bytes: a line for the type, then a line for
-    /// each field. Both ends compare the texts when the channel opens. If they differ, both ends fail with
-    /// `ChannelBind`, and [`TypeMismatch`](crate::error::TypeMismatch) has the first lines that differ. Default: no
-    /// type, which fits an end without a type alone.
-    ///
-    /// The module `typed` makes this text from a Rust struct. The channel itself carries bytes. Only `shm:` and
-    /// `local:` addresses take a type.
-    pub fn message_type(mut self, text: &str) -> Self {
-        self.message_type = Some(text.into());
-        self
-    }
-    /// Sets the shape of the pool from which this end's sender allocates ([`Sender::alloc`](crate::Sender::alloc)): its
-    /// size, its level of trust. Default: at most 1 GiB of addresses and 1024 buffers, at level
-    /// [`Producer`](crate::Trust::Producer).
-    pub fn pool(mut self, pool: PoolOptions) -> Self {
-        self.pool = Some(Box::new(pool));
-        self
-    }
-    /// Copies received buffers into a new pool for each channel ([`snapshots`](ChannelOptions::snapshots) names one for
-    /// all). A domain that gets a buffer of it sees no data of another channel, and a program that keeps buffers holds
-    /// up no other channel. Carried bytes go there, too.
-    pub fn arrivals(mut self, pool: PoolOptions) -> Self {
-        self.arrivals = Some(pool);
-        self
+    setters! {
+        /// Opens to a domain that is none of these, if several listen at a [shared](ChannelOptions::shared) name. It
+        /// waits until there is one.
+        #[doc(hidden)]
+        besides(connected: &[crate::DomainId]) => beside = Some(crate::link::Beside::Others(connected.to_vec()));
+
+        /// Sets how long opening waits for the name; default: for ever.
+        timeout(timeout: Duration) => timeout = Some(timeout);
+
+        /// Sets the levels of trust whose pools a receiver takes. Default: all; [`None`](Trust::None) only with
+        /// [`snapshots`](ChannelOptions::snapshots). A pool of another level fails at the sender with
+        /// [`ErrorKind::ChannelTrust`](crate::ErrorKind::ChannelTrust), whose text has the accepted levels.
+        accept_trust(levels: impl IntoIterator<Item = Trust>) => levels = levels.into_iter().collect();
+
+        /// Sets the pool, of its own domain, into which a receiver copies buffers out of pools of level
+        /// [`None`](Trust::None). Each is copied at its receipt; the sender cannot change the copy. A shared buffer
+        /// becomes a [`Buffer`](crate::Buffer) that no other domain has, a moved one a [`BufferMut`](crate::BufferMut).
+        /// A message without room for its copy stays the next one. A shared buffer that its sender has
+        /// [sealed](PoolOptions::seal_from) is not copied.
+        snapshots(pool: PoolId) => snapshots = Some(pool);
+
+        /// Sets the type of this end's messages, as a text of at most 3,576 bytes: a line for the type, then a line for
+        /// each field. Both ends compare the texts when the channel opens. If they differ, both ends fail with
+        /// `ChannelBind`, and [`TypeMismatch`](crate::error::TypeMismatch) has the first lines that differ. Default: no
+        /// type, which fits an end without a type alone.
+        ///
+        /// The module `typed` makes this text from a Rust struct. The channel itself carries bytes. Only `shm:` and
+        /// `local:` addresses take a type.
+        message_type(text: &str) => message_type = Some(text.into());
+
+        /// Sets the shape of the pool from which this end's sender allocates ([`Sender::alloc`](crate::Sender::alloc)):
+        /// its size, its level of trust. Default: at most 1 GiB of addresses and 1024 buffers, at level
+        /// [`Producer`](crate::Trust::Producer).
+        pool(pool: PoolOptions) => pool = Some(Box::new(pool));
+
+        /// Copies received buffers into a new pool for each channel ([`snapshots`](ChannelOptions::snapshots) names one
+        /// for all). A domain that gets a buffer of it sees no data of another channel, and a program that keeps
+        /// buffers holds up no other channel. Carried bytes go there, too.
+        arrivals(pool: PoolOptions) => arrivals = Some(pool);
     }
     /// Returns the levels that are accepted.
     pub(crate) fn levels(&self) -> Levels {

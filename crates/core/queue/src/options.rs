@@ -1,6 +1,6 @@
 //! Options of producers and consumers, with defaults that suit most programs.
 
-use tranship_core::{Error, ErrorKind, PoolOptions, Wait};
+use tranship_core::{Error, ErrorKind, PoolOptions, Wait, setters};
 use tranship_readers::options;
 use tranship_ring::broadcast::OPEN;
 
@@ -54,30 +54,21 @@ impl QueueOptions {
         QueueOptions::default()
     }
 
-    /// Sets the type of the messages, as a text that both sides must have alike ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default:
-    /// none, which fits a side without a type alone.
-    pub fn message_type(mut self, text: &str) -> Self {
-        self.message_type = Some(text.into());
-        self
-    }
+    setters! {
+        /// Sets the type of the messages, as a text that both sides must have alike
+        /// ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default: none, which fits a
+        /// side without a type alone.
+        message_type(text: &str) => message_type = Some(text.into());
 
-    /// Sets how many items of this producer may wait: a power of two, 2 to 65,536. Items that a consumer has taken and not
-    /// acknowledged do not count.
-    pub fn depth(mut self, items: u32) -> Self {
-        self.depth = items;
-        self
-    }
+        /// Sets how many items of this producer may wait: a power of two, 2 to 65,536. Items that a consumer has taken
+        /// and not acknowledged do not count.
+        depth(items: u32) => depth = items;
 
-    /// Sets how many buffers a consumer may keep, in addition to the 12 for which its desk has room. Default: 64.
-    pub fn keep(mut self, buffers: u32) -> Self {
-        self.keep = buffers;
-        self
-    }
+        /// Sets how many buffers a consumer may keep, in addition to the 12 for which its desk has room. Default: 64.
+        keep(buffers: u32) => keep = buffers;
 
-    /// Sets what happens to an item whose consumer ended without acknowledging it.
-    pub fn when_lost(mut self, what: WhenLost) -> Self {
-        self.when_lost = what;
-        self
+        /// Sets what happens to an item whose consumer ended without acknowledging it.
+        when_lost(what: WhenLost) => when_lost = what;
     }
 
     /// Refuses other producers. All producers of a queue must choose the same.
@@ -86,17 +77,14 @@ impl QueueOptions {
         self
     }
 
-    /// Sets how many pieces an aggregate may have: at most 32, and at most as many as a consumer may keep. Default: 8.
-    pub fn pieces(mut self, most: u32) -> Self {
-        self.pieces = most;
-        self
-    }
+    setters! {
+        /// Sets how many pieces an aggregate may have: at most 32, and at most as many as a consumer may keep. Default:
+        /// 8.
+        pieces(most: u32) => pieces = most;
 
-    /// Sets the shape of the producer's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level is
-    /// [`Producer`](tranship_core::Trust::Producer).
-    pub fn pool(mut self, pool: PoolOptions) -> Self {
-        self.pool = Some(pool);
-        self
+        /// Sets the shape of the producer's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level
+        /// is [`Producer`](tranship_core::Trust::Producer).
+        pool(pool: PoolOptions) => pool = Some(pool);
     }
 
     pub(crate) fn pool_options(&self, name: &str) -> PoolOptions {
@@ -152,16 +140,13 @@ impl ConsumerOptions {
         self
     }
 
-    /// Sets how many items of each producer this consumer may have taken and not acknowledged: 1 to 64. The default is 64.
-    pub fn unacknowledged(mut self, items: usize) -> Self {
-        self.open = items;
-        self
-    }
+    setters! {
+        /// Sets how many items of each producer this consumer may have taken and not acknowledged: 1 to 64. The default
+        /// is 64.
+        unacknowledged(items: usize) => open = items;
 
-    /// Sets how `recv` waits.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
-        self
+        /// Sets how `recv` waits.
+        wait(wait: Wait) => wait = wait;
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use crate::word::{Ask, MOST_METHOD};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_core::{ChannelOptions, PoolOptions, Wait};
+use tranship_core::{ChannelOptions, PoolOptions, Wait, setters};
 
 /// A service, or a client of one, to be made. Each side has options of its own.
 #[derive(Clone, Debug)]
@@ -43,31 +43,23 @@ impl ServiceOptions {
     pub fn new() -> ServiceOptions {
         ServiceOptions::default()
     }
-    /// Depth of the channels: a power of two, 4 to 65,536. A client has at most half as many calls in flight.
-    pub fn lines(mut self, lines: u32) -> Self {
-        self.lines = lines.max(4);
-        self
-    }
-    /// How this side waits.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
-        self
-    }
-    /// How long a client waits for the service to be there. Default: for ever.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-    /// The most clients of one user that a service has at a time. Others are refused with `Limit`. Default: 64.
-    pub fn clients_per_user(mut self, most: usize) -> Self {
-        self.clients_per_user = most;
-        self
-    }
-    /// How long a worker waits for a client's next item, or until the client has taken enough items for one more ([`Request::recv`](crate::Request::recv),
-    /// [`Request::send`](crate::Request::send)). A client that takes longer is given up: its channels are closed. Default: 30 s.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
+    setters! {
+        /// Depth of the channels: a power of two, 4 to 65,536. A client has at most half as many calls in flight.
+        lines(lines: u32) => lines = lines.max(4);
+
+        /// How this side waits.
+        wait(wait: Wait) => wait = wait;
+
+        /// How long a client waits for the service to be there. Default: for ever.
+        timeout(timeout: Duration) => timeout = Some(timeout);
+
+        /// The most clients of one user that a service has at a time. Others are refused with `Limit`. Default: 64.
+        clients_per_user(most: usize) => clients_per_user = most;
+
+        /// How long a worker waits for a client's next item, or until the client has taken enough items for one more
+        /// ([`Request::recv`](crate::Request::recv), [`Request::send`](crate::Request::send)). A client that takes
+        /// longer is given up: its channels are closed. Default: 30 s.
+        patience(patience: Duration) => patience = patience;
     }
     /// Lets services of other domains have the name too, which all of them have to ask for. A client is connected to all of them, and each call goes to the
     /// process that has fewest calls of that client in flight. For names, and not for `local:` addresses.
@@ -76,28 +68,23 @@ impl ServiceOptions {
         self
     }
 
-    /// A non-blocking eventfd that ends a worker's wait: when it is written, the worker that sleeps in [`Service::recv_timeout`](crate::Service::recv_timeout)
-    /// reads it and fails with `TimedOut`. For programs that wait for a request and for something else at once.
-    pub fn bell(mut self, eventfd: Arc<OwnedFd>) -> Self {
-        self.bell = Some(eventfd);
-        self
-    }
-    /// The shape of the pool from which this side allocates what it sends: [`Client::alloc`](crate::Client::alloc), [`Request::alloc`](crate::Request::alloc). Default:
-    /// that of a channel's own pool ([`ChannelOptions::pool`]).
-    pub fn pool(mut self, pool: PoolOptions) -> Self {
-        self.pool = Some(pool);
-        self
-    }
-    /// Takes buffers from pools of level `none` too, by copying them into a pool of this shape for each channel ([`ChannelOptions::arrivals`]): nobody can change what
-    /// came. Default: such pools are refused.
-    pub fn arrivals(mut self, pool: PoolOptions) -> Self {
-        self.arrivals = Some(pool);
-        self
-    }
-    /// The types of requests and of replies, as texts that both sides must have alike ([`ChannelOptions::message_type`]).
-    pub fn types(mut self, request: &str, reply: &str) -> Self {
-        self.types = [Some(request.into()), Some(reply.into())];
-        self
+    setters! {
+        /// A non-blocking eventfd that ends a worker's wait: when it is written, the worker that sleeps in
+        /// [`Service::recv_timeout`](crate::Service::recv_timeout) reads it and fails with `TimedOut`. For programs
+        /// that wait for a request and for something else at once.
+        bell(eventfd: Arc<OwnedFd>) => bell = Some(eventfd);
+
+        /// The shape of the pool from which this side allocates what it sends: [`Client::alloc`](crate::Client::alloc),
+        /// [`Request::alloc`](crate::Request::alloc). Default: that of a channel's own pool ([`ChannelOptions::pool`]).
+        pool(pool: PoolOptions) => pool = Some(pool);
+
+        /// Takes buffers from pools of level `none` too, by copying them into a pool of this shape for each channel
+        /// ([`ChannelOptions::arrivals`]): nobody can change what came. Default: such pools are refused.
+        arrivals(pool: PoolOptions) => arrivals = Some(pool);
+
+        /// The types of requests and of replies, as texts that both sides must have alike
+        /// ([`ChannelOptions::message_type`]).
+        types(request: &str, reply: &str) => types = [Some(request.into()), Some(reply.into())];
     }
 
     fn channel(&self, kind: &Option<String>) -> ChannelOptions {
@@ -149,15 +136,13 @@ impl CallOptions {
     pub fn new() -> CallOptions {
         CallOptions::default()
     }
-    /// Calls the method of that number, 0 to 127, which [`Request::method`](crate::Request::method) says. A higher one is taken modulo 128.
-    pub fn method(mut self, method: u8) -> Self {
-        self.method = method & MOST_METHOD;
-        self
-    }
-    /// The time for the whole call: sending, working, answering. It travels along.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
+    setters! {
+        /// Calls the method of that number, 0 to 127, which [`Request::method`](crate::Request::method) says. A higher
+        /// one is taken modulo 128.
+        method(method: u8) => method = method & MOST_METHOD;
+
+        /// The time for the whole call: sending, working, answering. It travels along.
+        timeout(timeout: Duration) => timeout = Some(timeout);
     }
     /// Lets the call carry many items either way: [`Call::send`](crate::Call::send), [`Call::recv`](crate::Call::recv).
     pub fn streams(mut self) -> Self {

@@ -1,7 +1,7 @@
 //! Options of publishers and subscribers, with defaults that suit most programs.
 
 use std::time::Duration;
-use tranship_core::{Error, PoolOptions};
+use tranship_core::{Error, PoolOptions, setters};
 use tranship_readers::options;
 
 /// Action of a publisher when the ring is full and a reliable subscriber has not yet taken the oldest line.
@@ -58,42 +58,28 @@ impl TopicOptions {
         TopicOptions::default()
     }
 
-    /// Sets the type of the messages, as a text that both sides must have alike ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default:
-    /// none, which fits a side without a type alone.
-    pub fn message_type(mut self, text: &str) -> Self {
-        self.message_type = Some(text.into());
-        self
-    }
+    setters! {
+        /// Sets the type of the messages, as a text that both sides must have alike
+        /// ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default: none, which fits a
+        /// side without a type alone.
+        message_type(text: &str) => message_type = Some(text.into());
 
-    /// Sets how many messages the ring has: a power of two, 2 to 65,536. Each keeps its buffer until it is overwritten.
-    pub fn depth(mut self, lines: u32) -> Self {
-        self.depth = lines;
-        self
-    }
+        /// Sets how many messages the ring has: a power of two, 2 to 65,536. Each keeps its buffer until it is
+        /// overwritten.
+        depth(lines: u32) => depth = lines;
 
-    /// Sets how many earlier messages a subscriber gets when it joins, as far as the ring still has them.
-    pub fn history(mut self, messages: u32) -> Self {
-        self.history = messages;
-        self
-    }
+        /// Sets how many earlier messages a subscriber gets when it joins, as far as the ring still has them.
+        history(messages: u32) => history = messages;
 
-    /// Sets how many buffers a subscriber may keep, in addition to the 12 for which its desk has room. Default: 64.
-    pub fn keep(mut self, buffers: u32) -> Self {
-        self.keep = buffers;
-        self
-    }
+        /// Sets how many buffers a subscriber may keep, in addition to the 12 for which its desk has room. Default: 64.
+        keep(buffers: u32) => keep = buffers;
 
-    /// Sets what a publish does when a reliable subscriber is behind. If it is not set, no subscriber is reliable.
-    pub fn when_behind(mut self, what: WhenBehind) -> Self {
-        self.when_behind = what;
-        self
-    }
+        /// Sets what a publish does when a reliable subscriber is behind. If it is not set, no subscriber is reliable.
+        when_behind(what: WhenBehind) => when_behind = what;
 
-    /// Sets the shape of the topic's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level is
-    /// [`Producer`](tranship_core::Trust::Producer).
-    pub fn pool(mut self, pool: PoolOptions) -> Self {
-        self.pool = Some(pool);
-        self
+        /// Sets the shape of the topic's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level is
+        /// [`Producer`](tranship_core::Trust::Producer).
+        pool(pool: PoolOptions) => pool = Some(pool);
     }
 
     /// Shares the topic's name with publishers of other domains that share it too. A subscriber then receives from all
@@ -153,18 +139,15 @@ impl SubscriberOptions {
         SubscriberOptions::default()
     }
 
-    /// Sets the type of the messages, as a text that both sides must have alike ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default:
-    /// none, which fits a side without a type alone.
-    pub fn message_type(mut self, text: &str) -> Self {
-        self.message_type = Some(text.into());
-        self
-    }
+    setters! {
+        /// Sets the type of the messages, as a text that both sides must have alike
+        /// ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default: none, which fits a
+        /// side without a type alone.
+        message_type(text: &str) => message_type = Some(text.into());
 
-    /// Sets the most messages from before it joins that the subscriber gets. Default: as many as the topic's
-    /// [`history`](TopicOptions::history) gives.
-    pub fn history(mut self, messages: u32) -> Self {
-        self.history = messages;
-        self
+        /// Sets the most messages from before it joins that the subscriber gets. Default: as many as the topic's
+        /// [`history`](TopicOptions::history) gives.
+        history(messages: u32) => history = messages;
     }
 
     /// Receives the newest message only: those before it are skipped, and counted as missed.

@@ -5,6 +5,7 @@ use crate::domain::discover::{self, Begin, Found, Start};
 use crate::domain::places::Places;
 use crate::domain::{DomainCore, Join, Leaks, MANAGER_TIMEOUT};
 use crate::error::{self, Error, ErrorKind};
+use crate::setters;
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -88,66 +89,50 @@ impl Domain {
 }
 
 impl DomainBuilder {
-    /// Sets the name that `tranship ls` shows; default: the program's name.
-    pub fn name(mut self, name: &str) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-    /// Joins the manager at this socket and no other.
-    pub fn socket(mut self, path: impl Into<PathBuf>) -> Self {
-        self.socket = Some(path.into());
-        self
-    }
-    /// Starts a thread that calls [`Domain::turn`] whenever the manager has news, for programs that may not call the
-    /// library for long. Without it, a program that waits for something else restarts no manager that it had started,
-    /// and shows the next one no memory of sent messages. Start the thread after any sandbox is in place; all its
-    /// signals are blocked.
-    pub fn helper_thread(mut self, yes: bool) -> Self {
-        self.helper_thread = yes;
-        self
+    setters! {
+        /// Sets the name that `tranship ls` shows; default: the program's name.
+        name(name: &str) => name = Some(name.into());
+
+        /// Joins the manager at this socket and no other.
+        socket(path: impl Into<PathBuf>) => socket = Some(path.into());
+
+        /// Starts a thread that calls [`Domain::turn`] whenever the manager has news, for programs that may not call
+        /// the library for long. Without it, a program that waits for something else restarts no manager that it had
+        /// started, and shows the next one no memory of sent messages. Start the thread after any sandbox is in place;
+        /// all its signals are blocked.
+        helper_thread(yes: bool) => helper_thread = yes;
     }
     /// Makes the process non-dumpable, so that other processes of the same user cannot reach into it.
     pub fn non_dumpable(mut self) -> Self {
         self.dumpable = Some(false);
         self
     }
-    /// Sets whether a manager may be started when none is found (default: yes).
-    pub fn autostart(mut self, yes: bool) -> Self {
-        self.autostart = yes;
-        self
-    }
-    /// Sets the program `tranship` that is started as the manager, now and if it is gone later. Default: the one in
-    /// `TRANSHIP_BIN`, else beside this program, else in the `PATH`.
-    pub fn manager_program(mut self, path: impl Into<PathBuf>) -> Self {
-        self.program = Some(path.into());
-        self
-    }
-    /// Sets the configuration of an embedded manager.
-    #[cfg(feature = "embedded")]
-    pub fn config(mut self, config: Config) -> Self {
-        self.config = Some(config);
-        self
-    }
+    setters! {
+        /// Sets whether a manager may be started when none is found (default: yes).
+        autostart(yes: bool) => autostart = yes;
 
-    /// Sets the time to wait for a manager that does not answer (default: 10 s): for its welcome, and in each call that
-    /// only asks it something (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then,
-    /// and a late answer is undone. Settings (quotas, traces, the right to forward) may have taken effect: set them
-    /// again.
-    ///
-    /// Calls that wait for more than the manager have times of their own, such as opening a channel
-    /// ([`ChannelOptions::timeout`](crate::ChannelOptions::timeout)) and waiting for memory. The limit is 1 ms at
-    /// least. A manager that is gone is waited for 5 s, and the error is `ManagerAway`.
-    pub fn manager_timeout(mut self, limit: Duration) -> Self {
-        self.manager_timeout = limit.clamp(MIN_TIMEOUT, MAX_TIMEOUT);
-        self
-    }
+        /// Sets the program `tranship` that is started as the manager, now and if it is gone later. Default: the one in
+        /// `TRANSHIP_BIN`, else beside this program, else in the `PATH`.
+        manager_program(path: impl Into<PathBuf>) => program = Some(path.into());
 
-    /// Notes buffers when they are allocated or received, and prints those that are left when the last handle of the
-    /// domain goes. Default: as the variable `TRANSHIP_LEAKS` of the environment says, `1` or `backtrace`. Buffers are
-    /// slower then; otherwise it costs nothing.
-    pub fn leaks(mut self, leaks: Leaks) -> Self {
-        self.leaks = Some(leaks);
-        self
+        /// Sets the configuration of an embedded manager.
+        #[cfg(feature = "embedded")]
+        config(config: Config) => config = Some(config);
+
+        /// Sets the time to wait for a manager that does not answer (default: 10 s): for its welcome, and in each call
+        /// that only asks it something (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is
+        /// `TimedOut` then, and a late answer is undone. Settings (quotas, traces, the right to forward) may have taken
+        /// effect: set them again.
+        ///
+        /// Calls that wait for more than the manager have times of their own, such as opening a channel
+        /// ([`ChannelOptions::timeout`](crate::ChannelOptions::timeout)) and waiting for memory. The limit is 1 ms at
+        /// least. A manager that is gone is waited for 5 s, and the error is `ManagerAway`.
+        manager_timeout(limit: Duration) => manager_timeout = limit.clamp(MIN_TIMEOUT, MAX_TIMEOUT);
+
+        /// Notes buffers when they are allocated or received, and prints those that are left when the last handle of
+        /// the domain goes. Default: as the variable `TRANSHIP_LEAKS` of the environment says, `1` or `backtrace`.
+        /// Buffers are slower then; otherwise it costs nothing.
+        leaks(leaks: Leaks) => leaks = Some(leaks);
     }
 
     /// Joins the manager named in `TRANSHIP_SOCKET`, else the system's, else the user's, else starts one that leaves 60
