@@ -1,6 +1,7 @@
 //! Waiting on many descriptors.
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,26 +10,25 @@ use std::time::Duration;
 
 /// Waits until one descriptor can be read or hangs up; returns false when the time is over. A signal ends it early.
 pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
-    wait(fd, rustix::event::PollFlags::IN, timeout)
+    wait(fd, PollFlags::IN, timeout)
 }
 
 /// Waits until one descriptor can be written or hangs up; returns false when the time is over. A signal ends it early.
 pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
-    wait(fd, rustix::event::PollFlags::OUT, timeout)
+    wait(fd, PollFlags::OUT, timeout)
 }
 
-fn wait(
-    fd: impl AsFd,
-    what: rustix::event::PollFlags,
-    timeout: Option<Duration>,
-) -> io::Result<bool> {
-    use rustix::event::{PollFd, Timespec, poll};
+fn wait(fd: impl AsFd, what: PollFlags, timeout: Option<Duration>) -> io::Result<bool> {
+    poll(&mut [PollFd::new(&fd, what)], timeout)
+}
+
+/// Waits until one of these has an event; returns false when the time is over. A signal ends it early.
+pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.map(|t| Timespec {
         tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: t.subsec_nanos().into(),
     });
-    let mut fds = [PollFd::new(&fd, what)];
-    match poll(&mut fds, timeout.as_ref()) {
+    match rustix::event::poll(fds, timeout.as_ref()) {
         Ok(n) => Ok(n > 0),
         Err(Errno::INTR) => Ok(true),
         Err(error) => Err(error.into()),
@@ -37,19 +37,10 @@ fn wait(
 
 /// Waits until one of these can be read or hangs up; returns false when the time is over. A signal ends it early.
 pub fn wait_any_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let timeout = timeout.map(|t| Timespec {
-        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: t.subsec_nanos().into(),
-    });
     let polled = fds
         .iter()
         .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
-    match poll(&mut polled.collect::<Vec<_>>(), timeout.as_ref()) {
-        Ok(n) => Ok(n > 0),
-        Err(Errno::INTR) => Ok(true),
-        Err(error) => Err(error.into()),
-    }
+    poll(&mut polled.collect::<Vec<_>>(), timeout)
 }
 
 /// Waits until one of these has a wanted event or hangs up; returns which have. A signal ends it early.
@@ -57,11 +48,6 @@ pub fn wait_each(
     fds: &[(BorrowedFd<'_>, Interest)],
     timeout: Option<Duration>,
 ) -> io::Result<Vec<bool>> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let timeout = timeout.map(|t| Timespec {
-        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: t.subsec_nanos().into(),
-    });
     let polled = fds.iter().map(|(fd, interest)| {
         let flags = match interest {
             Interest::Read | Interest::News | Interest::ReadOnce => PollFlags::IN,
@@ -73,11 +59,8 @@ pub fn wait_each(
         PollFd::from_borrowed_fd(*fd, flags)
     });
     let mut polled: Vec<_> = polled.collect();
-    match poll(&mut polled, timeout.as_ref()) {
-        Ok(_) => Ok(polled.iter().map(|p| !p.revents().is_empty()).collect()),
-        Err(Errno::INTR) => Ok(vec![false; fds.len()]),
-        Err(error) => Err(error.into()),
-    }
+    poll(&mut polled, timeout)?;
+    Ok(polled.iter().map(|p| !p.revents().is_empty()).collect())
 }
 
 /// The events to wait for, level-triggered unless a variant says otherwise. Hang-ups and errors are always reported.

@@ -1,5 +1,7 @@
 //! The C library's `errno`, for code that C programs call, and numbers in it that have no name in `std`.
 
+use std::io;
+
 /// Returns the current value.
 pub fn get() -> i32 {
     // SAFETY: the calling thread's own word, valid for as long as the thread runs.
@@ -10,6 +12,21 @@ pub fn get() -> i32 {
 pub fn set(value: i32) {
     // SAFETY: as in `get`.
     unsafe { *libc::__errno_location() = value }
+}
+
+/// Converts the result of a system call: a negative one is an error, and `errno` says which.
+pub(crate) fn checked(result: impl TryInto<usize>) -> io::Result<usize> {
+    result.try_into().ok().ok_or_else(io::Error::last_os_error)
+}
+
+/// Makes a system call, and makes it again as long as signals interrupt it.
+pub(crate) fn retried(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        match checked(call()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 /// `ENOMEM`.

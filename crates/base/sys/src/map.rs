@@ -3,6 +3,7 @@
 //! `mmap` and `MADV_DONTFORK` are two calls: if another thread forks exactly between them, the child inherits that one
 //! mapping. Linux offers no way to close this gap.
 
+use crate::errno;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::io;
@@ -224,11 +225,11 @@ pub unsafe fn discard(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     let discarded = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDontNeed) };
     match discarded {
         // Memory that the process locks (mlock, mlockall) goes back only at this request.
-        // SAFETY: as above; the kernel checks the range.
-        Err(Errno::INVAL) => match unsafe { libc::madvise(at, len, libc::MADV_DONTNEED_LOCKED) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        },
+        Err(Errno::INVAL) => {
+            // SAFETY: as above; the kernel checks the range.
+            let locked = unsafe { libc::madvise(at, len, libc::MADV_DONTNEED_LOCKED) };
+            errno::checked(locked).map(drop)
+        }
         other => other.map_err(Into::into),
     }
 }

@@ -1,5 +1,6 @@
 //! Memfds and their seals.
 
+use crate::errno;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -62,22 +63,15 @@ pub fn fallocate(fd: impl AsFd, len: u64) -> io::Result<()> {
 /// The range can be read; it may change meanwhile.
 pub unsafe fn append(fd: impl AsFd, mut from: *const u8, mut len: usize) -> io::Result<()> {
     while len > 0 {
+        let fd = fd.as_fd().as_raw_fd();
         // SAFETY: the rest of the range, which can be read, as the caller promises. The kernel copes with changes.
-        let written = unsafe { libc::write(fd.as_fd().as_raw_fd(), from.cast(), len) };
-        match usize::try_from(written) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                // SAFETY: the kernel wrote no more than there was.
-                from = unsafe { from.add(written) };
-                len -= written;
-            }
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        let written = errno::retried(|| unsafe { libc::write(fd, from.cast(), len) })?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
         }
+        // SAFETY: the kernel wrote no more than there was.
+        from = unsafe { from.add(written) };
+        len -= written;
     }
     Ok(())
 }
@@ -134,11 +128,9 @@ pub fn beyond(fd: impl AsFd, end: u64) -> io::Result<u64> {
             0,
         )
     };
-    match asked {
-        // Evicted: in the swap.
-        0 => Ok((found.cache + found.evicted).saturating_mul(crate::page_size() as u64)),
-        _ => Err(io::Error::last_os_error()),
-    }
+    errno::checked(asked)?;
+    // Evicted: in the swap.
+    Ok((found.cache + found.evicted).saturating_mul(crate::page_size() as u64))
 }
 
 /// The call's number, which is equal on every architecture.

@@ -1,5 +1,6 @@
 //! A thread's requests to the scheduler.
 
+use crate::errno;
 use std::io;
 use std::time::Duration;
 
@@ -12,9 +13,7 @@ pub fn ask_for_slices(length: Duration) -> io::Result<()> {
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes at most `size` bytes, the size of `attr`.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    errno::checked(got)?;
     if attr.sched_policy != libc::SCHED_OTHER.unsigned_abs() {
         return Ok(());
     }
@@ -22,10 +21,7 @@ pub fn ask_for_slices(length: Duration) -> io::Result<()> {
     attr.sched_runtime = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     // SAFETY: the kernel reads `size` bytes, which are there.
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
-    match set {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    errno::checked(set).map(drop)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Unix sockets of type SEQPACKET: messages with descriptors and credentials.
 
+use crate::errno;
 use control::{Control, FDS_SPACE, space};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io;
@@ -158,10 +159,8 @@ pub fn unread(fd: impl AsFd) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one int.
     let done = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    match done {
-        0 => Ok(usize::try_from(bytes).unwrap_or(0)),
-        _ => Err(io::Error::last_os_error()),
-    }
+    errno::checked(done)?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
 /// Ends messages in both directions.
@@ -241,10 +240,7 @@ fn set_option(fd: BorrowedFd<'_>, option: i32, on: bool) -> io::Result<()> {
             INT,
         )
     };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    errno::checked(result).map(drop)
 }
 
 #[allow(clippy::cast_possible_truncation)] // 4
@@ -265,10 +261,7 @@ unsafe fn get_option<T>(fd: BorrowedFd<'_>, option: i32, value: &mut T) -> io::R
             &raw mut len,
         )
     };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    errno::checked(result).map(drop)
 }
 
 /// Says whether the kernel refused for lack of something that may be available again later: memory, room for

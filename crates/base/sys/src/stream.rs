@@ -2,7 +2,8 @@
 //!
 //! Nothing here blocks, and nothing raises SIGPIPE.
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use crate::{epoll, errno};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,17 +21,8 @@ pub fn recv(socket: impl AsFd, to: &mut [u8]) -> io::Result<usize> {
 pub fn drop_unread(socket: impl AsFd, len: usize) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     let fd = socket.as_fd().as_raw_fd();
-    loop {
-        // SAFETY: with MSG_TRUNC, TCP writes nothing (tcp(7)).
-        let gone = unsafe { libc::recv(fd, std::ptr::null_mut(), len, flags) };
-        if let Ok(gone) = usize::try_from(gone) {
-            return Ok(gone);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    // SAFETY: with MSG_TRUNC, TCP writes nothing (tcp(7)).
+    errno::retried(|| unsafe { libc::recv(fd, std::ptr::null_mut(), len, flags) })
 }
 
 /// Sends as many of the bytes as there is room for. With `more`, further bytes are about to follow.
@@ -67,17 +59,9 @@ pub unsafe fn send_with(
     message.msg_iov = pieces.as_ptr().cast_mut();
     message.msg_iovlen = pieces.len();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    loop {
-        // SAFETY: the first piece is a slice, the second as the caller promises; the kernel only reads both.
-        let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
-        if let Ok(sent) = usize::try_from(sent) {
-            return Ok(sent);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the first piece is a slice, the second as the caller promises; the kernel only reads both.
+    errno::retried(|| unsafe { libc::sendmsg(fd, &raw const message, flags) })
 }
 
 /// Sends as many of a file's bytes from `offset` on as there is room for, as references to its pages. The pages must
@@ -95,7 +79,7 @@ pub fn is_nonblocking(fd: impl AsFd) -> bool {
 
 /// Says whether bytes wait to be taken, or the stream is at its end.
 pub fn has_input(socket: impl AsFd) -> bool {
-    crate::epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)
+    epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)
 }
 
 /// Waits at most `limit` until a socket has bytes to take (or, with `room`, has room), or a doorbell is readable. A
@@ -116,7 +100,7 @@ pub fn wait(
     let mut all: Vec<_> = all
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
         .collect();
-    wait_any(&mut all, limit)
+    epoll::poll(&mut all, Some(limit)).map(drop)
 }
 
 /// Waits at most `limit` until one of many sockets has room, or a doorbell is readable.
@@ -130,18 +114,7 @@ pub fn wait_for_room<S: AsFd>(
         .iter()
         .map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT));
     all.extend(rooms);
-    wait_any(&mut all, limit)
-}
-
-fn wait_any(fds: &mut [PollFd<'_>], limit: Duration) -> io::Result<()> {
-    let limit = Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    };
-    match rustix::event::poll(fds, Some(&limit)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    epoll::poll(&mut all, Some(limit)).map(drop)
 }
 
 /// Sets a connection to send small segments at once and to detect a lost peer. After `idle` without traffic the kernel
@@ -209,7 +182,7 @@ mod tests {
         let mut got = [0; 9];
         let mut at = 0;
         while at < 9 {
-            crate::epoll::wait_readable(&other, None).expect("wait");
+            epoll::wait_readable(&other, None).expect("wait");
             at += recv(&other, &mut got[at..]).expect("receive");
         }
         assert_eq!(&got, b"head 3456");
@@ -217,14 +190,14 @@ mod tests {
         // SAFETY: a constant.
         let sent = unsafe { send_with(&one, b"all ", from.as_ptr(), 3) };
         assert_eq!(sent.expect("send"), 7);
-        crate::epoll::wait_readable(&other, None).expect("wait");
+        epoll::wait_readable(&other, None).expect("wait");
         let mut all = [0; 9];
         assert_eq!(recv(&other, &mut all).expect("receive"), 7);
         assert_eq!(&all[..7], b"all and");
         let nothing = recv(&other, &mut got).expect_err("nothing");
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         drop(one);
-        crate::epoll::wait_readable(&other, None).expect("wait");
+        epoll::wait_readable(&other, None).expect("wait");
         assert_eq!(recv(&other, &mut got).expect("the end"), 0);
     }
 
