@@ -12,7 +12,9 @@ use super::types::{Action, ClientId, FdToken, Then};
 use crate::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tranship_proto::{AccessRule, DomainId, Event, PoolId, Refusal, RefusalCode};
+use tranship_proto::{
+    AccessRule, ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode,
+};
 use tranship_region::layout::Kind;
 
 #[derive(Debug)]
@@ -54,6 +56,11 @@ impl Context {
         if let Some(client) = self.client_of(domain) {
             self.push_then(client, event, fds, then);
         }
+    }
+
+    /// Says that a channel's other end is gone.
+    pub fn tell_gone(&mut self, domain: DomainId, channel: ChannelId, reason: GoneReason) {
+        self.tell(domain, Event::PeerGone { channel, reason }, &[]);
     }
 
     /// Queues an event that another user has caused.
@@ -104,11 +111,12 @@ impl Context {
     }
 
     /// Notes an object that a returning domain gets anew before `ClaimDone`, so that it is not given up there.
-    pub fn claimed_too(&mut self, domain: DomainId, add: impl FnOnce(&mut Claiming)) {
-        let d = self.domains.get_mut(&domain);
-        if let Some(c) = d.and_then(|d| d.claiming.as_mut()) {
-            add(c);
-        }
+    pub fn claimed_too<R>(
+        &mut self,
+        domain: DomainId,
+        add: impl FnOnce(&mut Claiming) -> R,
+    ) -> Option<R> {
+        self.domains.get_mut(&domain)?.claiming.as_mut().map(add)
     }
 }
 

@@ -205,12 +205,12 @@ pub(crate) struct Channel {
 
 impl Channel {
     pub fn is_incoming(&self) -> bool {
-        matches!(self.stage, Stage::Incoming { .. })
+        matches!(self.stage, Stage::Incoming(..))
     }
     /// Returns the bytes of both ends' halves, as far as they exist.
     pub fn ring_bytes(&self, bytes_of: impl Fn(FdToken) -> u64) -> u64 {
-        let halves = match self.stage {
-            Stage::Incoming { half, .. } => [Some(half), None],
+        let halves = match &self.stage {
+            Stage::Incoming(w, _) => [Some(w.half), None],
             Stage::Open => [self.source_half, self.sink_half],
         };
         let source = self.source_ring.map_or(0, |piece| piece.bytes);
@@ -237,17 +237,8 @@ impl Channel {
 /// The progress of a channel.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// The exporter has to answer; the connector's request.
-    Incoming {
-        req: Req,
-        half: FdToken,
-        /// The kind that the connector asked for.
-        kind: NameKind,
-        /// Whether other domains may have the name too.
-        shared: bool,
-        /// Domains that have the name, to which the connector is connected.
-        have: Vec<DomainId>,
-    },
+    /// The exporter has to answer the connector's request. The flag: other domains may have the name too.
+    Incoming(Box<Waiting>, bool),
     Open,
 }
 

@@ -75,14 +75,7 @@ impl State {
             c.source_ring = ring;
         }
         self.no_channel(&[payer, None]);
-        self.cx.tell(
-            sink,
-            Event::PeerGone {
-                channel: id,
-                reason,
-            },
-            &[],
-        );
+        self.cx.tell_gone(sink, id, reason);
     }
 
     /// Ends the sink's side: the queues leave and the channel is forgotten.
@@ -110,14 +103,7 @@ impl State {
             self.cx.descriptors.forget(ring);
         }
         if !c.source_gone {
-            self.cx.tell(
-                c.source,
-                Event::PeerGone {
-                    channel: id,
-                    reason,
-                },
-                &[],
-            );
+            self.cx.tell_gone(c.source, id, reason);
         }
     }
 

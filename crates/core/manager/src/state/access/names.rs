@@ -63,17 +63,6 @@ impl Asks {
     }
 }
 
-/// A connection in the making that its exporter has to answer.
-struct Answer {
-    /// The connector's request.
-    req: Req,
-    half: FdToken,
-    /// The exporter's.
-    role: Role,
-    kind: NameKind,
-    shared: bool,
-}
-
 impl State {
     pub(crate) fn check_named(
         &self,
@@ -379,7 +368,7 @@ impl State {
     }
 
     /// Makes a channel for a connect and shows it to the exporter.
-    fn incoming(&mut self, export: ExportId, w: Waiting) {
+    fn incoming(&mut self, export: ExportId, mut w: Waiting) {
         let exporter = self.exports.get(export).map(|e| (e.domain, e.shared));
         let Some((exporter, shared)) = exporter else {
             return self.release_shown(&w);
@@ -393,30 +382,6 @@ impl State {
             Role::Source => (w.domain, exporter),
             Role::Sink => (exporter, w.domain),
         };
-        let record = Channel {
-            name: w.name,
-            source,
-            sink,
-            payers: match w.role {
-                Role::Source => [Some(w.uid), None],
-                Role::Sink => [None, Some(w.uid)],
-            },
-            connector: w.domain,
-            lines: w.lines,
-            stage: Stage::Incoming {
-                req: w.req,
-                half: w.half,
-                kind: w.kind,
-                shared,
-                have: w.have,
-            },
-            source_gone: false,
-            source_half: None,
-            sink_half: None,
-            source_ring: None,
-            pools: BTreeSet::new(),
-        };
-        self.channels.insert(channel, record);
         self.exports.gave(export);
         if shared {
             let at = self.cx.now + PATIENCE;
@@ -443,10 +408,28 @@ impl State {
         let mut fds = vec![w.half];
         fds.extend(w.desk);
         self.cx.tell_for(w.uid, exporter, event, &fds);
-        if let Some(desk) = w.desk {
+        if let Some(desk) = w.desk.take() {
             // The message has its own hold on it.
             self.cx.release(desk);
         }
+        let record = Channel {
+            name: w.name.clone(),
+            source,
+            sink,
+            payers: match w.role {
+                Role::Source => [Some(w.uid), None],
+                Role::Sink => [None, Some(w.uid)],
+            },
+            connector: w.domain,
+            lines: w.lines,
+            stage: Stage::Incoming(Box::new(w), shared),
+            source_gone: false,
+            source_half: None,
+            sink_half: None,
+            source_ring: None,
+            pools: BTreeSet::new(),
+        };
+        self.channels.insert(channel, record);
     }
 
     pub(crate) fn cancel_connect(&mut self, me: DomainId, req: Req) -> Done {
@@ -477,9 +460,10 @@ impl State {
         let Some(c) = self.channels.remove(&id) else {
             return;
         };
-        let Stage::Incoming { req, half, .. } = c.stage else {
+        let Stage::Incoming(w, _) = c.stage else {
             return;
         };
+        let (req, half) = (w.req, w.half);
         self.back_refs.remove(c.source, BackRef::End(id, true));
         self.back_refs.remove(c.sink, BackRef::End(id, false));
         self.back_refs.remove(c.connector, BackRef::Asked(req, id));
@@ -509,9 +493,10 @@ impl State {
             let Some(c) = self.channels.get(&id) else {
                 continue;
             };
-            let Stage::Incoming { req, .. } = c.stage else {
+            let Stage::Incoming(w, _) = &c.stage else {
                 continue;
             };
+            let req = w.req;
             let connector = c.connector;
             self.exports.set_silent(&c.name, c.exporter(), now + LAST);
             if !self.has_another(c) {
@@ -527,13 +512,13 @@ impl State {
 
     /// Says whether a connection in the making could go to another exporter of its name.
     fn has_another(&self, c: &Channel) -> bool {
-        let Stage::Incoming { have, .. } = &c.stage else {
+        let Stage::Incoming(w, _) = &c.stage else {
             return false;
         };
         let uid = c.payers.into_iter().flatten().next();
         self.exports.named(&c.name).any(|(_, e)| {
             let by = e.domain;
-            let is_new = ![c.source, c.sink].contains(&by) && !have.contains(&by);
+            let is_new = ![c.source, c.sink].contains(&by) && !w.has(by);
             is_new && uid.is_some_and(|uid| self.may_come(by, uid))
         })
     }
@@ -559,27 +544,23 @@ impl State {
         self.come_in(exporter);
     }
 
-    /// Returns the channel in the making that `me` has to answer.
-    fn to_answer(&self, me: DomainId, id: ChannelId, ring: bool) -> Result<Answer, Fail> {
+    /// Returns the request of the channel in the making that `me` has to answer, and the role of `me`. The flag: other
+    /// domains may have the name too.
+    fn to_answer(
+        &self,
+        me: DomainId,
+        id: ChannelId,
+        ring: Option<bool>,
+    ) -> Result<(Role, &Waiting, bool), Fail> {
         let c = self.channels.get(&id).ok_or(no_such(id.0))?;
-        match (c.role_of(me), &c.stage) {
-            (
-                Some(role),
-                Stage::Incoming {
-                    req,
-                    half,
-                    kind,
-                    shared,
-                    ..
-                },
-            ) if c.connector != me && (*kind != NameKind::Channel) == ring => Ok(Answer {
-                req: *req,
-                half: *half,
-                role,
-                kind: *kind,
-                shared: *shared,
-            }),
-            (None, _) => Err(not_yours(id.0)),
+        let role = c.role_of(me).ok_or(not_yours(id.0))?;
+        match &c.stage {
+            Stage::Incoming(w, shared)
+                if c.connector != me
+                    && ring.is_none_or(|ring| (w.kind != NameKind::Channel) == ring) =>
+            {
+                Ok((role, w, *shared))
+            }
             _ => Err(refusal(RefusalCode::State, u64::from(id.0), 0).into()),
         }
     }
@@ -593,13 +574,8 @@ impl State {
         ring_lines: Option<u32>,
         fds: &mut Ancillary,
     ) -> Done {
-        let Answer {
-            req: their_req,
-            half: their_half,
-            role,
-            kind,
-            shared,
-        } = self.to_answer(me, id, ring_lines.is_some())?;
+        let (role, w, shared) = self.to_answer(me, id, Some(ring_lines.is_some()))?;
+        let (their_req, their_half, kind) = (w.req, w.half, w.kind);
         check_lines(lines)?;
         ring_lines.map(check_lines).transpose()?;
         let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
@@ -642,9 +618,7 @@ impl State {
         self.back_refs
             .remove(connector, BackRef::Asked(their_req, id));
         for end in [me, connector] {
-            self.cx.claimed_too(end, |c| {
-                c.channels.insert(id);
-            });
+            self.cx.claimed_too(end, |c| c.channels.insert(id));
         }
         let opened = Event::Opened {
             req: their_req,
@@ -677,10 +651,7 @@ impl State {
     }
 
     pub(crate) fn reject(&mut self, me: DomainId, id: ChannelId) -> Done {
-        let ring = self.channels.get(&id).is_some_and(
-            |c| matches!(c.stage, Stage::Incoming { kind, .. } if kind != NameKind::Channel),
-        );
-        self.to_answer(me, id, ring)?;
+        self.to_answer(me, id, None)?;
         if let Some(c) = self.channels.get(&id) {
             self.exports.set_silent(&c.name, me, Duration::ZERO);
         }

@@ -65,9 +65,7 @@ impl State {
         self.pools.insert(pool, record);
         self.back_refs.insert(me, BackRef::Writes(pool));
         self.cx.accounts.add(uid, Of::Pools, 1);
-        self.cx.claimed_too(me, |c| {
-            c.pools.insert(pool);
-        });
+        self.cx.claimed_too(me, |c| c.pools.insert(pool));
         self.cx.take_entry(me, entry, pool);
         self.pools.publish(&mut self.cx, pool);
         self.cx.tell(

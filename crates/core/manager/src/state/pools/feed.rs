@@ -102,9 +102,7 @@ impl Pools {
         let (message, cause) = ((event, fds.as_slice()), Some(payer));
         let out = &mut cx.out;
         cx.clients.push(client, message, then, cause, out);
-        cx.claimed_too(reader, |c| {
-            c.chunks.insert((pool, key));
-        });
+        cx.claimed_too(reader, |c| c.chunks.insert((pool, key)));
         true
     }
 

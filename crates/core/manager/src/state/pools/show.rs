@@ -130,9 +130,7 @@ impl State {
             }
         }
         self.cx.hold_memory(token, me, For::Data, bytes);
-        self.cx.claimed_too(me, |c| {
-            c.chunks.insert((id, key));
-        });
+        self.cx.claimed_too(me, |c| c.chunks.insert((id, key)));
         match open {
             true => self.pools.say_ready(&mut self.cx, id, key, answer),
             false => self.pools.show_around(&mut self.cx, id, key, token, answer),

@@ -236,9 +236,7 @@ impl State {
         if let Some(r) = self.pools.reader_mut(pool, me) {
             r.offers = r.offers.saturating_sub(u32::from(said));
         }
-        self.cx.claimed_too(me, |c| {
-            c.readers.insert(pool);
-        });
+        self.cx.claimed_too(me, |c| c.readers.insert(pool));
         let client = self.cx.client_of(offer.source);
         let queue = Queue {
             source: offer.source,

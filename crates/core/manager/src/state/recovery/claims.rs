@@ -6,7 +6,7 @@ use super::claimed::{Claimed, ClaimedAssign, ClaimedEnd, ClaimedReader, Reads};
 use crate::state::ancillary::half_of;
 use crate::state::books::back_refs::BackRef;
 use crate::state::books::extent::For;
-use crate::state::model::{Answer, MAX_QUEUES};
+use crate::state::model::{Answer, Claiming, MAX_QUEUES};
 use crate::state::types::{ChunkKey, Done};
 use crate::state::{Ancillary, Fail, Of, State, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
@@ -21,11 +21,10 @@ const MAX_MAPPED: usize = 1 << 20;
 const MAX_CLAIMS: usize = 65536;
 
 impl State {
-    /// Says whether the domain came back to this very manager; an error if it has nothing to claim now.
-    pub(crate) fn claiming(&self, me: DomainId) -> Result<bool, Fail> {
+    /// Returns what the domain has claimed; an error if it has nothing to claim now.
+    pub(crate) fn claiming(&self, me: DomainId) -> Result<&Claiming, Fail> {
         let c = self.cx.domains.get(&me).and_then(|d| d.claiming.as_ref());
-        c.map(|c| c.same)
-            .ok_or(refusal(RefusalCode::State, 0, 0).into())
+        c.ok_or(refusal(RefusalCode::State, 0, 0).into())
     }
 
     fn check_claims_limit(&self, me: DomainId) -> Done {
@@ -47,13 +46,8 @@ impl State {
         shape: PoolShape,
         fds: &mut Ancillary,
     ) -> Done {
-        let same = self.claiming(me)?;
-        let claimed_twice = self
-            .cx
-            .domains
-            .get(&me)
-            .and_then(|d| d.claiming.as_ref())
-            .is_some_and(|c| c.pools.contains(&pool));
+        let claiming = self.claiming(me)?;
+        let (same, claimed_twice) = (claiming.same, claiming.pools.contains(&pool));
         match self.pools.get(&pool) {
             _ if pool.0 == 0
                 || pool > PoolId::MAX
@@ -68,9 +62,7 @@ impl State {
             None if same => return Err(no_such(pool.0)),
             None => self.create_pool(me, req, name, shape, Some(pool), fds)?,
         }
-        self.cx.claimed_too(me, |c| {
-            c.pools.insert(pool);
-        });
+        self.cx.claimed_too(me, |c| c.pools.insert(pool));
         Ok(())
     }
 
@@ -137,9 +129,7 @@ impl State {
                 self.add_chunk(me, id, key, fd, Answer::Claim(req))?;
             }
         }
-        self.cx.claimed_too(me, |c| {
-            c.chunks.insert((id, key));
-        });
+        self.cx.claimed_too(me, |c| c.chunks.insert((id, key)));
         Ok(())
     }
 
@@ -157,7 +147,7 @@ impl State {
             table,
             trust,
         } = claimed;
-        if self.claiming(me)? {
+        if self.claiming(me)?.same {
             if !self.claims.readers().contains_key(&(pool, me)) {
                 self.reader_again(me, pool, mapped)?;
             }
@@ -232,12 +222,11 @@ impl State {
             self.claims.tries(me, claim.channel);
         }
         let known = self.channels.get(&claim.channel);
-        if self.claiming(me)? || known.is_some_and(|c| c.role_of(me).is_some()) {
+        if self.claiming(me)?.same || known.is_some_and(|c| c.role_of(me).is_some()) {
             return self.channel_again(me, req, claim);
         }
-        self.cx.claimed_too(me, |c| {
-            c.channels.insert(claim.channel);
-        });
+        self.cx
+            .claimed_too(me, |c| c.channels.insert(claim.channel));
         let ChannelClaim {
             channel,
             ref name,
@@ -303,7 +292,7 @@ impl State {
         pool: PoolId,
         fds: &mut Ancillary,
     ) -> Done {
-        let same = self.claiming(me)?;
+        let same = self.claiming(me)?.same;
         if let Some(q) = self.pools.get(&pool).and_then(|p| p.queues.get(&channel)) {
             if !same || (q.source != me && q.sink != me) {
                 return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
@@ -365,7 +354,7 @@ impl State {
         readers: &[(DomainId, u64)],
         queues: &[(ChannelId, DomainId, u64)],
     ) -> Done {
-        let same = self.claiming(me)?;
+        let same = self.claiming(me)?.same;
         let p = self.pools.own(me, pool)?;
         if !same {
             let (uid, before) = (p.uid, p.named.len() + p.brought.len());
@@ -396,9 +385,7 @@ impl State {
     }
 
     pub(crate) fn claim_done(&mut self, me: DomainId, req: Req) -> Done {
-        self.claiming(me)?;
-        let claiming = self.cx.domains.get(&me).and_then(|d| d.claiming.as_ref());
-        if claiming.is_some_and(|c| c.cut_short) {
+        if self.claiming(me)?.cut_short {
             // Nothing is given up or settled: the domain claims everything again.
             return Err(self.cx.accounts.no_descriptors().into());
         }

@@ -60,12 +60,7 @@ impl State {
         let Some(r) = self.pools.reader(pool, me) else {
             return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
         };
-        let first = self
-            .cx
-            .domains
-            .get_mut(&me)
-            .and_then(|d| d.claiming.as_mut())
-            .is_some_and(|c| c.readers.insert(pool));
+        let first = self.cx.claimed_too(me, |c| c.readers.insert(pool)) == Some(true);
         // Split claims: only the last one completes them, so nothing is taken from `shown` before `ClaimDone`. Chunks that
         // the reader was not shown are ignored: a liar may name any number.
         let (known, mut gone): (Vec<ChunkKey>, Vec<ChunkKey>) =
@@ -78,7 +73,7 @@ impl State {
             gone.extend(mapped.iter().filter(|key| p.stranded.contains_key(key)));
         }
         self.cx.claimed_too(me, |c| {
-            c.chunks.extend(known.into_iter().map(|key| (pool, key)));
+            c.chunks.extend(known.into_iter().map(|key| (pool, key)))
         });
         for (index, serial) in gone {
             let event = Event::ChunkGone {
@@ -101,9 +96,7 @@ impl State {
         if let Some(e) = self.claims.end_mut(end).filter(|e| e.domain == me) {
             // The other end has not come yet.
             e.req = req;
-            self.cx.claimed_too(me, |c| {
-                c.channels.insert(id);
-            });
+            self.cx.claimed_too(me, |c| c.channels.insert(id));
             return Ok(());
         }
         let (known, gone) = match self.channels.get(&id) {
@@ -121,25 +114,12 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(id.0), 0).into());
         }
         // Only existing objects are kept: a liar may name any number of ids.
-        if self.channels.contains_key(&id)
-            && let Some(c) = self
-                .cx
-                .domains
-                .get_mut(&me)
-                .and_then(|d| d.claiming.as_mut())
-        {
-            c.channels.insert(id);
+        if self.channels.contains_key(&id) {
+            self.cx.claimed_too(me, |c| c.channels.insert(id));
         }
         self.cx.tell(me, Event::Claimed { req }, &[]);
         if gone {
-            self.cx.tell(
-                me,
-                Event::PeerGone {
-                    channel: id,
-                    reason: GoneReason::Closed,
-                },
-                &[],
-            );
+            self.cx.tell_gone(me, id, GoneReason::Closed);
         }
         Ok(())
     }

@@ -198,8 +198,8 @@ impl State {
         for c in self.channels.values() {
             refs.extend(c.source_half);
             refs.extend(c.sink_half);
-            if let crate::state::model::Stage::Incoming { half, .. } = c.stage {
-                refs.push(half);
+            if let crate::state::model::Stage::Incoming(w, _) = &c.stage {
+                refs.push(w.half);
             }
         }
         self.registered.audit(&self.cx)?;
@@ -328,8 +328,8 @@ impl State {
                 back_refs.insert(c.source, BackRef::End(*id, true));
             }
             back_refs.insert(c.sink, BackRef::End(*id, false));
-            if let crate::state::model::Stage::Incoming { req, .. } = c.stage {
-                back_refs.insert(c.connector, BackRef::Asked(req, *id));
+            if let crate::state::model::Stage::Incoming(w, _) = &c.stage {
+                back_refs.insert(c.connector, BackRef::Asked(w.req, *id));
             }
         }
         for (id, h) in &self.heaps {
