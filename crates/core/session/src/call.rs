@@ -2,7 +2,7 @@
 
 use super::state::{DomainCore, PATIENCE, POLL_INTERVAL, ROUND};
 use super::wire::EventWithFds;
-use crate::base::{lock, millis};
+use crate::base::lock;
 use crate::error::{self, Awaited, Barrier, Error, ErrorKind, TimedOut};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -95,11 +95,8 @@ impl DomainCore {
         if lock(&self.conn).is_stalled() {
             self.turn_quietly();
             if lock(&self.conn).is_stalled() {
-                return Err(TimedOut {
-                    awaited: Awaited::Manager(make(Req(0)).purpose()),
-                    waited_ms: 0,
-                }
-                .into());
+                let awaited = Awaited::Manager(make(Req(0)).purpose());
+                return Err(TimedOut::since(Instant::now(), awaited).into());
             }
         }
         let deadline = deadline.map_or(patience, |d| d.min(patience));
@@ -228,11 +225,7 @@ impl DomainCore {
         }
         conn.forget(asked.req);
         conn.silent = true;
-        Err(TimedOut {
-            awaited: Awaited::Manager(asked.purpose),
-            waited_ms: millis(started.elapsed()),
-        }
-        .into())
+        Err(TimedOut::since(started, Awaited::Manager(asked.purpose)).into())
     }
 
     /// Says whether an answer has come, or will not come any more.

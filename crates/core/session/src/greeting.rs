@@ -102,11 +102,9 @@ impl Greeting {
             }
             Some((Event::Expelled { refusal }, _)) => Err(error::refused(refusal)),
             Some(_) => Err(error::protocol("something else than a welcome")),
-            None if self.begun.elapsed() >= self.limit => Err(TimedOut {
-                awaited: Awaited::Manager("hello"),
-                waited_ms: crate::base::millis(self.begun.elapsed()),
+            None if self.begun.elapsed() >= self.limit => {
+                Err(TimedOut::since(self.begun, Awaited::Manager("hello")).into())
             }
-            .into()),
             None => Ok(None),
         }
     }

@@ -1,5 +1,6 @@
 //! The common part of both kinds of buffers: the place of the bytes, and their pool.
 
+use super::reference::Reference;
 use crate::domain::DomainCore;
 use crate::pool::{ForeignPool, OwnPool, RawBuf, Tag};
 use std::io;
@@ -149,6 +150,18 @@ impl Handle {
             return BufferId::new(PoolId(0), self.slot(), self.tag.generation());
         }
         self.wire_id()
+    }
+
+    /// Returns the buffer as a message names it.
+    #[inline]
+    pub(crate) fn reference(self) -> Reference {
+        let (offset, serial) = self.place();
+        Reference {
+            id: self.wire_id(),
+            offset,
+            length: self.len as u64,
+            serial,
+        }
     }
 
     /// Returns the id, for a process that did not inherit the buffer.

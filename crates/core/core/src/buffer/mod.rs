@@ -11,5 +11,5 @@ mod writable;
 pub(crate) use crate::pool::Tag;
 pub use frozen::Buffer;
 pub(crate) use handle::{Handle, Home};
-pub(crate) use reference::Reference;
+pub use reference::Reference;
 pub use writable::BufferMut;

@@ -249,13 +249,8 @@ impl Accepts {
         domain.check_fork()?;
         let started = Instant::now();
         let deadline = timeout.and_then(|t| started.checked_add(t));
-        let timed_out = || {
-            Err(TimedOut {
-                awaited: Awaited::Connection(self.desk.name.clone()),
-                waited_ms: crate::base::millis(started.elapsed()),
-            }
-            .into())
-        };
+        let awaited = || Awaited::Connection(self.desk.name.clone());
+        let timed_out = || Err(TimedOut::since(started, awaited()).into());
         if let Some(Fed { feed, .. }) = &self.fed {
             loop {
                 domain.turn_quietly();

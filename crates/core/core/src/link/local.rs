@@ -11,7 +11,7 @@ use super::inside::{self, Wish};
 use super::open::End;
 use super::typing;
 use crate::base::checked_name;
-use crate::base::{lock, millis};
+use crate::base::lock;
 use crate::domain::DomainCore;
 use crate::error::{self, Awaited, Error, ErrorKind, TimedOut};
 use crate::options::ChannelOptions;
@@ -240,11 +240,8 @@ fn find(domain: &DomainCore, name: &str, timeout: Option<Duration>) -> Result<Ar
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         names = match left {
             Some(Duration::ZERO) => {
-                let (awaited, waited_ms) = (
-                    Awaited::Offer(format!("local:{name}")),
-                    millis(started.elapsed()),
-                );
-                return Err(TimedOut { awaited, waited_ms }.into());
+                let awaited = Awaited::Offer(format!("local:{name}"));
+                return Err(TimedOut::since(started, awaited).into());
             }
             Some(left) => {
                 let waited = OFFERED.wait_timeout(names, left);

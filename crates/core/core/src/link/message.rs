@@ -144,35 +144,17 @@ fn frozen(other: Body) -> Option<Buffer> {
     }
 }
 
-impl From<Buffer> for Body {
-    fn from(buf: Buffer) -> Body {
-        Body::Buffer(buf)
-    }
+macro_rules! bodies {
+    ($($kind:ident),+) => {$(
+        impl From<$kind> for Body {
+            fn from(it: $kind) -> Body {
+                Body::$kind(it)
+            }
+        }
+    )+};
 }
 
-impl From<BufferMut> for Body {
-    fn from(buf: BufferMut) -> Body {
-        Body::BufferMut(buf)
-    }
-}
-
-impl From<Aggregate> for Body {
-    fn from(all: Aggregate) -> Body {
-        Body::Aggregate(all)
-    }
-}
-
-impl From<AggregateMut> for Body {
-    fn from(all: AggregateMut) -> Body {
-        Body::AggregateMut(all)
-    }
-}
-
-impl From<Inline> for Body {
-    fn from(bytes: Inline) -> Body {
-        Body::Inline(bytes)
-    }
-}
+bodies!(Buffer, BufferMut, Aggregate, AggregateMut, Inline);
 
 /// The name of something that a receiver is about to release.
 pub(super) enum Name {

@@ -178,8 +178,7 @@ impl NamedOpening {
     }
 
     fn timed_out(&self, awaited: Awaited) -> Error {
-        let waited_ms = crate::base::millis(self.begun.elapsed());
-        TimedOut { awaited, waited_ms }.into()
+        TimedOut::since(self.begun, awaited).into()
     }
 
     fn look_once(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
-use tranship_proto::{BufferId, ChannelId, DomainId, Levels, PoolId, Role};
+use tranship_proto::{BufferId, ChannelId, DomainId, Levels, PoolId, Request, Role};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, Turns, doorbell};
 use tranship_sys::{process, socket};
@@ -408,6 +408,13 @@ impl LinkShared {
         if first.is_ok() {
             self.domain.tasks.has_news();
         }
+    }
+
+    /// Closes the channel from here: nothing more of the peer is taken.
+    pub(super) fn hang_up(&self) {
+        self.peer_gone(Gone::Violated);
+        let channel = self.channel;
+        let _ = self.domain.tell(&Request::CloseChannel { channel }, &[]);
     }
 
     /// Notes that the manager says so: its other news of this channel were taken.

@@ -5,25 +5,14 @@ use super::ahead::Over;
 use super::pools::In;
 use crate::error::{Error, Violation};
 use crate::link::shared::Gone;
-use tranship_proto::{PoolId, RefusalCode, Request};
+use tranship_proto::{PoolId, RefusalCode};
 
 impl Receiver {
     #[cold]
     pub(super) fn violated(&mut self, violation: Violation) -> Error {
         tracing::warn!(channel = %self.link.channel, peer = %self.link.peer, %violation, "the sender broke a rule");
-        self.hang_up();
+        self.link.hang_up();
         self.end(Over::Violated(violation))
-    }
-
-    /// Tells the source that nothing more is taken.
-    fn hang_up(&mut self) {
-        self.link.peer_gone(Gone::Violated);
-        let _ = self.link.domain.tell(
-            &Request::CloseChannel {
-                channel: self.link.channel,
-            },
-            &[],
-        );
     }
 
     pub(super) fn writer_is_dead(&self, pool: PoolId) -> bool {
@@ -53,7 +42,7 @@ impl Receiver {
     #[cold]
     pub(super) fn lost(&mut self) -> Error {
         if !self.source_is_gone() {
-            self.hang_up();
+            self.link.hang_up();
             return self.end(Over::Lost);
         }
         self.drained(Over::Lost)

@@ -9,7 +9,7 @@ use super::ahead::Untaken;
 use super::pools::FIRST;
 use crate::buffer::{Buffer, BufferMut, Handle, Home, Tag};
 use crate::error::{Error, ErrorKind, RingFull, SendError, Violation};
-use crate::link::descriptor::{self, Carries, Reference};
+use crate::link::descriptor::{self, Carries};
 use crate::link::shared::{Assigned, Gone};
 use crate::link::store::OP_INSIDE;
 use std::ptr;
@@ -87,14 +87,7 @@ impl Receiver {
                 Err(error) => return Err(SendError::new(error, buf)),
             },
         };
-        let (offset, serial) = handle.place();
-        let reference = Reference {
-            id: handle.wire_id(),
-            offset,
-            length: handle.len as u64,
-            serial,
-        };
-        let line = descriptor::reference_line(reference, Carries::Moved, word);
+        let line = descriptor::reference_line(handle.reference(), Carries::Moved, word);
         let rcvd = &self.ins[at].assignment.counts.counts()[handle.slot() as usize];
         let (control, lines) = (&mut self.control, self.control_lines);
         let publish = || _ = control.push(lines, Publish::SeqCst, line);

@@ -63,11 +63,20 @@ impl Receiver {
 
     #[inline]
     fn take_buffer(&mut self, reference: Reference) -> Result<Buffer, Untaken> {
+        self.take_one(reference, Receiver::shared)
+    }
+
+    #[inline(always)]
+    fn take_one<T>(
+        &mut self,
+        reference: Reference,
+        take: impl FnOnce(&Receiver, usize, Reference) -> Result<T, Untaken>,
+    ) -> Result<T, Untaken> {
         let at = self.find(reference.id.pool())?;
         let take = || {
-            let buf = self.shared(at, reference)?;
+            let taken = take(self, at, reference)?;
             crash::point("recv.after_ref");
-            Ok(buf)
+            Ok(taken)
         };
         tranship_ledger::receive(take, self.rcvd(at, reference)?, reached)
     }
@@ -105,13 +114,7 @@ impl Receiver {
 
     /// Takes a buffer that was given away to this end.
     fn take_moved(&mut self, reference: Reference) -> Result<Given, Untaken> {
-        let at = self.find(reference.id.pool())?;
-        let take = || {
-            let buf = self.moved(at, reference)?;
-            crash::point("recv.after_ref");
-            Ok(buf)
-        };
-        tranship_ledger::receive(take, self.rcvd(at, reference)?, reached)
+        self.take_one(reference, Receiver::moved)
     }
 
     /// Takes a moved buffer. A buffer of an own pool has come back, and is not written any more.

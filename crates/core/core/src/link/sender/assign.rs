@@ -1,7 +1,6 @@
 //! The first send from a pool: it is assigned to the channel, with the receiver's consent.
 
 use super::{Out, Sender};
-use crate::base::millis;
 use crate::buffer::{Handle, Home};
 use crate::domain::{Asked, ROUND};
 use crate::error::{Awaited, Error, ErrorKind, PoolPending, TimedOut};
@@ -186,10 +185,7 @@ impl Sender {
                     Some(asked) => self.unanswered.push((pool, asked)),
                     None => self.link.remove(pool),
                 }
-                let late = |awaited| TimedOut {
-                    awaited,
-                    waited_ms: millis(started.elapsed()),
-                };
+                let late = |awaited| TimedOut::since(started, awaited);
                 return Err(match is_silent {
                     true => {
                         let late = late(Awaited::Manager("the assignment of a pool"));

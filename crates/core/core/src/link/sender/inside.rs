@@ -4,14 +4,14 @@ use super::Sender;
 use crate::base::lock;
 use crate::buffer::{Buffer, BufferMut, Handle, Home};
 use crate::domain::Offer;
-use crate::error::{Error, ErrorKind, TooLarge};
+use crate::error::{Error, ErrorKind, SendError, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
 use crate::link::removal::removed;
 use crate::link::shared::{Gone, LinkShared};
 use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
-use crate::options::{ChannelOptions, TOPIC, Wait};
+use crate::options::{ChannelOptions, Outcome, TOPIC, Wait};
 use crate::pool::OwnPool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -154,16 +154,26 @@ impl Sender {
         }
     }
 
-    /// Sends a body for which everything is ready.
-    pub(super) fn put_inside(&mut self, body: Body, word: u64, how: Publish) {
+    /// Sends a body if everything is `ready` for it.
+    pub(super) fn put_inside<T: Into<Body>>(
+        &mut self,
+        ready: Result<(), Error>,
+        body: T,
+        word: u64,
+        how: Publish,
+    ) -> Result<Outcome, SendError<T>> {
+        if let Err(error) = ready {
+            return self.not_sent(error, body);
+        }
         if let Some(store) = &self.store {
-            store.put(body);
+            store.put(body.into());
         }
         let line = [OP_INSIDE | self.skippable, word, 0, 0, 0, 0, 0, 0];
         let _ = self.producer.push(self.lines, how, line);
         if how == Publish::SeqCst {
             self.wake();
         }
+        Ok(Outcome::Sent)
     }
 
     /// Takes the receiver's next answer, from the ring or, after all of these, a late one.

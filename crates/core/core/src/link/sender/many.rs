@@ -6,7 +6,6 @@ use crate::aggregate::{Aggregate, make_list};
 use crate::buffer::{Buffer, Handle};
 use crate::error::{Error, ErrorKind, SendError};
 use crate::link::descriptor::Carries;
-use crate::link::message::Body;
 use crate::link::payload::Payload;
 use crate::options::{Outcome, Patience};
 use crate::pool::Pool;
@@ -64,10 +63,22 @@ impl Sender {
         if how == Publish::Release {
             match make_list(pool, pieces.clone(), Patience::AtMost(Duration::ZERO)) {
                 Err(error) if error == ErrorKind::OutOfMemory => self.fence_and_wake(),
-                done => return done,
+                done => return done.map_err(not_stored),
             }
         }
-        make_list(pool, pieces, self.patience)
+        make_list(pool, pieces, self.patience).map_err(not_stored)
+    }
+
+    /// Makes everything ready for a message of several pieces. The seals are last.
+    pub(super) fn ready_for_all(
+        &mut self,
+        pieces: impl Iterator<Item = Handle> + Clone,
+        list: Handle,
+    ) -> Result<(), Error> {
+        let mut all = pieces.clone().chain([list]);
+        all.try_for_each(|piece| self.ready_for(piece))?;
+        self.make_room(1)?;
+        self.seal_all(pieces)
     }
 
     /// Shares all pieces of an aggregate as one message.
@@ -78,31 +89,15 @@ impl Sender {
         how: Publish,
     ) -> Result<Outcome, SendError<Aggregate>> {
         if self.store.is_some() {
-            let handles = aggregate.pieces().iter().map(|piece| piece.handle());
-            return match self.ready_inside(handles) {
-                Ok(()) => {
-                    self.put_inside(Body::Aggregate(aggregate), word, how);
-                    Ok(Outcome::Sent)
-                }
-                Err(error) => self.not_sent(error, aggregate),
-            };
+            let ready = self.ready_inside(aggregate.pieces().iter().map(Buffer::handle));
+            return self.put_inside(ready, aggregate, word, how);
         }
         let pieces = aggregate.pieces().iter().map(Buffer::handle);
-        let list = match self.list_of(aggregate.list_pool(), pieces, how) {
+        let list = match self.list_of(aggregate.list_pool(), pieces.clone(), how) {
             Ok(list) => list,
-            Err(error) => {
-                let error = error.context("the list of the aggregate could not be stored");
-                return Err(SendError::new(error, aggregate));
-            }
+            Err(error) => return Err(SendError::new(error, aggregate)),
         };
-        let ready = aggregate
-            .pieces()
-            .iter()
-            .chain([&list])
-            .try_for_each(|piece| self.ready_for(piece.handle()))
-            .and_then(|()| self.make_room(1))
-            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(Buffer::handle)));
-        if let Err(error) = ready {
+        if let Err(error) = self.ready_for_all(pieces, list.handle()) {
             return self.not_sent(error, aggregate);
         }
         for piece in aggregate.pieces() {
@@ -118,6 +113,10 @@ impl Sender {
         );
         Ok(Outcome::Sent)
     }
+}
+
+fn not_stored(error: Error) -> Error {
+    error.context("the list of the aggregate could not be stored")
 }
 
 /// Messages of which the receiver is told together, when this is dropped.

@@ -9,7 +9,6 @@ use crate::aggregate_mut::AggregateMut;
 use crate::buffer::{Buffer, BufferMut, Handle, Home, Tag};
 use crate::error::{ErrorKind, SendError};
 use crate::link::descriptor::Carries;
-use crate::link::message::Body;
 use crate::options::Outcome;
 use crate::pool::OwnPool;
 use std::ptr::NonNull;
@@ -59,13 +58,8 @@ impl Sender {
     ) -> Result<Outcome, Box<SendError<BufferMut>>> {
         let handle = buf.handle();
         if self.store.is_some() {
-            return match self.ready_inside(std::iter::once(handle)) {
-                Ok(()) => {
-                    self.put_inside(Body::BufferMut(buf), word, how);
-                    Ok(Outcome::Sent)
-                }
-                Err(error) => Ok(self.not_sent(error, buf)?),
-            };
+            let ready = self.ready_inside(std::iter::once(handle));
+            return Ok(self.put_inside(ready, buf, word, how)?);
         }
         let ready = self.ready_for(handle);
         let ready = ready.and_then(|()| self.make_room(1));
@@ -100,30 +94,16 @@ impl Sender {
         how: Publish,
     ) -> Result<Outcome, SendError<AggregateMut>> {
         if self.store.is_some() {
-            let handles = aggregate.pieces().iter().map(BufferMut::handle);
-            return match self.ready_inside(handles) {
-                Ok(()) => {
-                    self.put_inside(Body::AggregateMut(aggregate), word, how);
-                    Ok(Outcome::Sent)
-                }
-                Err(error) => self.not_sent(error, aggregate),
-            };
+            let ready = self.ready_inside(aggregate.pieces().iter().map(BufferMut::handle));
+            return self.put_inside(ready, aggregate, word, how);
         }
         let pieces = aggregate.pieces().iter().map(BufferMut::handle);
         let list = self.list_of(aggregate.list_pool.as_ref(), pieces.clone(), how);
         let list = match list {
             Ok(list) => list,
-            Err(error) => {
-                let error = error.context("the list of the aggregate could not be stored");
-                return Err(SendError::new(error, aggregate));
-            }
+            Err(error) => return Err(SendError::new(error, aggregate)),
         };
-        let ready = pieces
-            .chain([list.handle()])
-            .try_for_each(|piece| self.ready_for(piece))
-            .and_then(|()| self.make_room(1))
-            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(BufferMut::handle)));
-        if let Err(error) = ready {
+        if let Err(error) = self.ready_for_all(pieces, list.handle()) {
             return self.not_sent(error, aggregate);
         }
         let pieces: Vec<Leaving> = aggregate

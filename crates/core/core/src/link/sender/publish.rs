@@ -4,7 +4,6 @@ use super::{FIRST, Sender, words_of};
 use crate::buffer::{Buffer, Handle, Home, Tag};
 use crate::error::{Error, SendError};
 use crate::link::descriptor::{self, Carries, Reference};
-use crate::link::message::Body;
 use crate::link::shared::{Gone, LinkShared};
 use crate::options::Outcome;
 use crate::pool::{OwnPool, Place};
@@ -87,13 +86,8 @@ impl Sender {
         how: Publish,
     ) -> Result<Outcome, Box<SendError<Buffer>>> {
         if self.store.is_some() {
-            return match self.ready_inside(std::iter::once(buf.handle())) {
-                Ok(()) => {
-                    self.put_inside(Body::Buffer(buf), word, how);
-                    Ok(Outcome::Sent)
-                }
-                Err(error) => Ok(self.not_sent(error, buf)?),
-            };
+            let ready = self.ready_inside(std::iter::once(buf.handle()));
+            return Ok(self.put_inside(ready, buf, word, how)?);
         }
         let ready = self.ready_for(buf.handle());
         let ready = ready.and_then(|()| self.make_room(1));
@@ -176,14 +170,7 @@ impl Sender {
         };
         let skippable = self.skippable;
         let publish = || {
-            let (offset, serial) = buf.place();
-            let reference = Reference {
-                id: buf.wire_id(),
-                offset,
-                length: buf.len as u64,
-                serial,
-            };
-            let mut line = descriptor::reference_line(reference, carries, word);
+            let mut line = descriptor::reference_line(buf.reference(), carries, word);
             line[0] |= skippable;
             let _ = self.producer.push(self.lines, how, line);
         };

@@ -2,7 +2,7 @@
 
 use super::Sender;
 use super::replies::Counted;
-use crate::base::{lock, millis};
+use crate::base::lock;
 use crate::buffer::Buffer;
 use crate::error::{Awaited, Error, TimedOut};
 use crate::link::descriptor::{self, Carries};
@@ -65,8 +65,7 @@ impl Sender {
                 return Ok(message);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let (awaited, waited_ms) = (Awaited::Message, millis(started.elapsed()));
-                return Err(TimedOut { awaited, waited_ms }.into());
+                return Err(TimedOut::since(started, Awaited::Message).into());
             }
             let may_have_reply = || self.link.may_have_reply();
             self.pause(&mut polls, Waker::Fences, deadline, &may_have_reply);

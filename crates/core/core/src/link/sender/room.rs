@@ -7,7 +7,6 @@ use crate::link::shared::Gone;
 use crate::link::sleep::sleep_on;
 use crate::options::{Patience, Wait, WhenFull};
 use std::time::{Duration, Instant};
-use tranship_proto::Request;
 use tranship_ring::Waker;
 use tranship_sys::time::monotonic_ns;
 
@@ -32,13 +31,7 @@ impl Sender {
                     min: lie.before,
                     max: lie.tail,
                 };
-                self.link.peer_gone(Gone::Violated);
-                let _ = self.link.domain.tell(
-                    &Request::CloseChannel {
-                        channel: self.link.channel,
-                    },
-                    &[],
-                );
+                self.link.hang_up();
                 Err(broke_a_rule(violation))
             }
         }

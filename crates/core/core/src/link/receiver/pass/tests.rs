@@ -1,4 +1,5 @@
 use super::*;
+use crate::buffer::Reference;
 use crate::{BufferId, ChannelOptions, Domain, PoolId, PoolOptions, Sender};
 use tranship_testkit::Watchdog;
 
@@ -31,23 +32,12 @@ fn push(receiver: &mut Receiver, line: [u64; 8]) {
     let _ = receiver.control.push(lines, Publish::SeqCst, line);
 }
 
-fn whole(buf: &Buffer) -> Reference {
-    let handle = buf.handle();
-    let (offset, serial) = handle.place();
-    Reference {
-        id: handle.wire_id(),
-        offset,
-        length: handle.len as u64,
-        serial,
-    }
-}
-
 /// A lie is told as one, costs nothing, and what comes after it comes.
 #[test]
 fn what_cannot_have_been_passed_is_a_violation() {
     let _dog = Watchdog::new();
     let (pool, mut sender, mut receiver, buf) = moved();
-    let good = whole(&buf);
+    let good = buf.handle().reference();
     let id = |slot, generation| BufferId::new(good.id.pool(), slot, generation);
     let (slot, generation) = (good.id.slot(), good.id.generation());
     let named = |id| Reference { id, ..good };
@@ -98,7 +88,7 @@ fn what_cannot_have_been_passed_is_a_violation() {
 fn what_is_passed_twice_is_reused_when_its_receiver_is_gone() {
     let _dog = Watchdog::new();
     let (pool, mut sender, mut receiver, buf) = moved();
-    let twice = descriptor::reference_line(whole(&buf), Carries::Moved, 0);
+    let twice = descriptor::reference_line(buf.handle().reference(), Carries::Moved, 0);
     receiver.send_back(buf).expect("pass");
     push(&mut receiver, twice);
     let take = |sender: &mut Sender| {
