@@ -2,7 +2,7 @@
 //!
 //! The list of pieces is itself stored in a buffer (CBUFs, 2.2). Prepending and appending copy no bytes.
 
-use crate::buffer::{Buffer, Handle, Home, Reference};
+use crate::buffer::{Buffer, BufferMut, Handle, Home, Reference};
 use crate::error::{Error, ErrorKind, Limit, SendError, Shortage, Violation};
 use crate::options::{Patience, WhenFull};
 use crate::pool::Pool;
@@ -163,6 +163,14 @@ pub(crate) fn make_list(
             .into());
         }
     };
+    write_list(pieces.map(Handle::reference), &mut list);
+    Ok(list.freeze())
+}
+
+/// Writes the list of these pieces into a buffer of exactly its length.
+pub(crate) fn write_list(pieces: impl Iterator<Item = Reference>, list: &mut BufferMut) {
+    let entry =
+        |piece: Reference| layout::Piece::new(piece.id.0, piece.offset, piece.length, piece.serial);
     let pieces: Vec<_> = pieces.map(entry).collect();
     // Both bounds hold: at most MAX_PIECES were let in, and the buffer was made for them.
     match list.bytes_mut() {
@@ -173,13 +181,6 @@ pub(crate) fn make_list(
             list.fill_from(View::from(&bytes[..]));
         }
     }
-    Ok(list.freeze())
-}
-
-/// Returns a piece as the list names it.
-fn entry(piece: Handle) -> layout::Piece {
-    let (offset, serial) = piece.place();
-    layout::Piece::new(piece.wire_id().0, offset, piece.len as u64, serial)
 }
 
 fn own_pool(piece: Handle) -> Option<Pool> {

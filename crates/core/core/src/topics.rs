@@ -8,12 +8,12 @@
 //! line or a reader may have, and drops it when the rounds say so. The buffer then is free as one that was never sent.
 //! A publisher that goes hands what is left to the pool's own collector ([`leave_behind`]).
 
-use crate::aggregate::{Aggregate, parse_list};
+use crate::aggregate::{self, Aggregate, parse_list};
 use crate::base::{checked_name, lock};
-use crate::buffer::{Buffer, BufferMut, Home, Reference};
+use crate::buffer::{Buffer, BufferMut, Home};
 use crate::error::{Error, ErrorKind};
 use crate::link::{
-    Address, Beside, End, Opening, Payload, Receiver, Sender, Within, look_for_named,
+    Address, Beside, End, LinkShared, Opening, Payload, Receiver, Sender, Within, look_for_named,
 };
 use crate::membership::Domain;
 use crate::options::{ChannelOptions, PoolOptions, TOPIC};
@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tranship_ledger::generation;
 use tranship_proto::{BufferId, DomainId, PoolId, Role};
-use tranship_region::View;
 use tranship_region::layout::{self, RefsRo};
 use tranship_ring::{Behind, Ending, Point, Publish};
 use tranship_sys::time::monotonic_ns;
 
+pub use crate::buffer::Reference as Named;
 pub use crate::domain::{Gone, Tended};
 pub use crate::link::{Due, Polled, Taken};
 pub use holds::Holds;
@@ -53,36 +53,6 @@ pub enum Kind {
 /// Lines of the two halves: a few words in each direction.
 const LINES: u32 = 4;
 
-/// A buffer, as a line of a topic's ring names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// The buffer's name.
-    pub id: BufferId,
-    /// Where its bytes begin in the pool's window.
-    pub offset: u64,
-    /// Bytes.
-    pub length: u64,
-    /// The sum of the serials of the chunks that they lie in.
-    pub serial: u32,
-}
-
-impl Named {
-    fn reference(self) -> Reference {
-        let Named {
-            id,
-            offset,
-            length,
-            serial,
-        } = self;
-        Reference {
-            id,
-            offset,
-            length,
-            serial,
-        }
-    }
-}
-
 /// The other end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -92,6 +62,16 @@ pub struct Peer {
     pub uid: u32,
     /// The number of its process.
     pub pid: u32,
+}
+
+impl Peer {
+    fn of(link: &LinkShared) -> Peer {
+        Peer {
+            domain: link.peer,
+            uid: link.peer_uid,
+            pid: link.peer_pid,
+        }
+    }
 }
 
 /// A subscriber's counters of references to the topic's pool, as the publisher maps them: the table behind its desk.
@@ -341,19 +321,8 @@ pub fn list_len(pieces: usize) -> usize {
 
 /// Writes the list of an aggregate's pieces, which an aggregate over a channel has too, into a buffer of
 /// [`list_len`] bytes.
-///
-/// # Errors
-/// `BadArgument` for a buffer that is too short.
-pub fn write_list(pieces: &[Named], list: &mut BufferMut) -> Result<(), Error> {
-    let piece = |named: &Named| {
-        layout::aggregate::Piece::new(named.id.0, named.offset, named.length, named.serial)
-    };
-    let pieces: Vec<_> = pieces.iter().map(piece).collect();
-    let mut bytes = vec![0; list_len(pieces.len())];
-    let written = layout::aggregate::encode(&pieces, &mut bytes);
-    written.map_err(|error| Error::new(ErrorKind::BadArgument, error.to_string()))?;
-    list.fill_from(View::from(&bytes[..]));
-    Ok(())
+pub fn write_list(pieces: &[Named], list: &mut BufferMut) {
+    aggregate::write_list(pieces.iter().copied(), list);
 }
 
 /// Takes a list of at most `most` pieces apart. It is copied once. None: it is none.
@@ -362,14 +331,7 @@ pub fn read_list(list: &Buffer, most: usize) -> Option<Vec<Named>> {
     if list.len() > list_len(most) {
         return None;
     }
-    let pieces = parse_list(list).ok()?.into_iter();
-    let pieces = pieces.map(|piece| Named {
-        id: piece.id,
-        offset: piece.offset,
-        length: piece.length,
-        serial: piece.serial,
-    });
-    Some(pieces.collect())
+    parse_list(list).ok()
 }
 
 /// Makes an aggregate of pieces that were received.
@@ -432,12 +394,7 @@ impl Sender {
     /// Returns the other end.
     #[doc(hidden)]
     pub fn topic_peer(&self) -> Peer {
-        let link = self.link();
-        Peer {
-            domain: link.peer,
-            uid: link.peer_uid,
-            pid: link.peer_pid,
-        }
+        Peer::of(self.link())
     }
 
     /// Wakes the reader, if it sleeps on its descriptor, and says whether it did. The caller has fenced after the publish.
@@ -500,12 +457,7 @@ impl Receiver {
     /// Returns the other end.
     #[doc(hidden)]
     pub fn topic_peer(&self) -> Peer {
-        let link = self.link();
-        Peer {
-            domain: link.peer,
-            uid: link.peer_uid,
-            pid: link.peer_pid,
-        }
+        Peer::of(self.link())
     }
 
     /// Takes the lines of the ring, how many there are, and the bell.
@@ -516,34 +468,10 @@ impl Receiver {
         Some((lines, self.link().ring_lines, bell))
     }
 
-    /// Says whether the manager may still open a pool of which the writer has spoken: it has then to put this domain's
-    /// counters on the writer's reader set, and buffers of the pool cannot be received yet.
-    #[doc(hidden)]
-    pub fn topic_awaits(&mut self, pool: PoolId) -> bool {
-        self.awaits_pool(pool)
-    }
-
-    /// Takes the buffer that a line names, and counts it in this domain's references. Does not wait.
-    ///
-    /// # Errors
-    /// `PeerViolation` for a line that names what the pool cannot have; it ends the channel. `ChunkPending` if no manager
-    /// can be reached that could show the memory; the buffer can be asked for again.
-    #[doc(hidden)]
-    #[inline]
-    pub fn topic_take(&mut self, named: Named) -> Result<Taken<Buffer>, Error> {
-        self.take_line(named.reference())
-    }
-
     /// Says whether there is a reason to ask again for what was not here.
     #[doc(hidden)]
     pub fn topic_is_due(&self, due: &Due) -> bool {
         self.is_due(due)
-    }
-
-    /// Waits for such a reason, at most 100 ms. False: there is none.
-    #[doc(hidden)]
-    pub fn topic_await(&self, due: &Due) -> bool {
-        self.await_line(due)
     }
 
     /// Asks the manager no more for what was not here.

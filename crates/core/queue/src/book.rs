@@ -17,10 +17,10 @@ use crate::seats::{Consumers, Leaving, Shows, position};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tranship_core::topics::{self, Named, Peer};
-use tranship_core::{Body, Buffer, DomainId, Inline, Message, Pool};
+use tranship_core::{Body, DomainId, Inline, Message, Pool};
 use tranship_ledger::rounds::{Published, Rounds};
 use tranship_readers::line::{self, Said};
-use tranship_readers::pieces;
+use tranship_readers::{Kept, pieces};
 use tranship_ring::Lines;
 use tranship_ring::broadcast::{self, Claim, Claims, Open};
 
@@ -83,9 +83,8 @@ pub(crate) struct Book {
     /// Items to publish again, oldest first.
     back: VecDeque<broadcast::Message>,
     lost: VecDeque<Lost>,
-    /// Handles, by slots, of the buffers that a line names, that a reader may hold, or that are to be published again.
-    pub(crate) buffers: Vec<Option<Buffer>>,
-    pub(crate) count: usize,
+    /// Beside the buffers of lines and readers, those that are to be published again.
+    pub(crate) kept: Kept,
     /// For each slot, how many items of `out` and `back` name it.
     open: Vec<u32>,
     pub(crate) redelivered: u64,
@@ -104,8 +103,7 @@ impl Book {
             read: None,
             back: VecDeque::new(),
             lost: VecDeque::new(),
-            buffers: (0..slots).map(|_| None).collect(),
-            count: 0,
+            kept: Kept::new(slots),
             open: vec![0; slots as usize],
             redelivered: 0,
             lost_count: 0,
@@ -141,23 +139,12 @@ impl Book {
         self.decided[index] = false;
     }
 
-    /// Keeps a handle of a buffer that a line is about to name. A second handle of the same buffer is dropped.
-    #[inline]
-    pub(crate) fn keep(&mut self, slot: u32, buffer: Buffer) {
-        let place = &mut self.buffers[slot as usize];
-        self.count += usize::from(place.replace(buffer).is_none());
-    }
-
     /// Drops the handle of a buffer that no line names and no reader has, unless its item may have to be published
     /// again.
     #[inline]
     pub(crate) fn free(&mut self, pool: &Pool, slot: u32) {
-        let at = slot as usize;
-        if self.open.get(at) == Some(&0)
-            && let Some(buffer) = self.buffers.get_mut(at).and_then(Option::take)
-        {
-            self.count -= 1;
-            topics::let_go(pool, buffer);
+        if self.open.get(slot as usize) == Some(&0) {
+            self.kept.free(pool, slot);
         }
     }
 
@@ -317,7 +304,7 @@ impl Book {
         let Some((word, said)) = line::parse(message) else {
             return;
         };
-        let handle = |named: Named| self.buffers.get(named.id.slot() as usize)?.clone();
+        let handle = |named: Named| self.kept.get(named.id.slot()).cloned();
         let body = match said {
             Said::Inline(bytes, len) => Inline::try_from(&bytes[..len]).ok().map(Body::Inline),
             Said::Buffer(named) => handle(named).map(Body::Buffer),
@@ -383,8 +370,7 @@ impl Book {
 
     /// Returns the pieces of an aggregate whose list a line names.
     fn pieces(&self, list: Named) -> Vec<Named> {
-        let list = self.buffers.get(list.id.slot() as usize);
-        let list = list.and_then(Option::as_ref);
+        let list = self.kept.get(list.id.slot());
         let pieces = list.and_then(|list| topics::read_list(list, pieces::MOST as usize));
         pieces.unwrap_or_default()
     }

@@ -7,9 +7,9 @@ use crate::seats::{ConsumerSeen, Consumers, Leaving, Lobby, limits};
 use crate::status::ProducerStatus;
 use std::time::{Duration, Instant};
 use tranship_core::topics::{self, Kind, Readers};
-use tranship_core::{Aggregate, Buffer, BufferMut, Domain, Error, ErrorKind, Pool, SendError};
+use tranship_core::{Domain, Error, ErrorKind, Pool};
 use tranship_ledger::rounds::{self, Pace, Published, Rounds};
-use tranship_readers::{Joins, Room, Spare, Waits, Writes, line, pieces, waiting};
+use tranship_readers::{Joins, Kept, Room, Waits, Writes};
 use tranship_ring::broadcast::{Claim, ClaimsRw, LinesRw, Message};
 use tranship_ring::{Futex, Point, SETTLE, TIMED};
 use tranship_sync::full_fence;
@@ -36,7 +36,6 @@ pub(crate) struct Writing {
     pub(crate) published: Published,
     pub(crate) seats: Consumers,
     book: Book,
-    spare: Spare,
     /// The position at which lines are settled next.
     settles: u64,
     /// The time of the last look at who comes and goes, in ticks or sends.
@@ -115,7 +114,6 @@ impl Writing {
             seats: Consumers::default(),
             book: Book::new(options.depth, slots, options.when_lost),
             options,
-            spare: Spare::new(),
             settles: 0,
             tended: 0,
             is_steady: has_steady_counter(),
@@ -210,7 +208,7 @@ impl Writing {
             disputed: self.book.disputed,
             unfetched: self.book.lost_kept(),
             expelled: self.seats.all.expelled,
-            buffers: self.book.count,
+            buffers: self.book.kept.count(),
             consumers: self.seats.seen(),
         }
     }
@@ -249,15 +247,6 @@ impl Writing {
         lines >= u64::from(self.options.depth)
     }
 
-    /// Finds a line for one more item. Items that were given back go first.
-    #[inline]
-    fn find_room(&mut self, waits: Waits) -> Result<(), Error> {
-        match self.is_full() {
-            false => Ok(()),
-            true => self.make_lines(waits),
-        }
-    }
-
     #[cold]
     fn make_lines(&mut self, waits: Waits) -> Result<(), Error> {
         let begun = Instant::now();
@@ -282,7 +271,7 @@ impl Writing {
                     // store is visible.
                     let longest = if asked == Some(at) { ROUND } else { SETTLE };
                     asked = Some(at);
-                    self.await_room(at, news, left.map_or(longest, |left| left.min(longest)));
+                    self.sleep_for_room(at, news, left.map_or(longest, |left| left.min(longest)));
                 }
             }
         }
@@ -316,7 +305,7 @@ impl Writing {
     }
 
     /// Sleeps until a position is taken, the manager has newer news, or this time is over.
-    fn await_room(&mut self, at: u64, news: u32, most: Duration) {
+    fn sleep_for_room(&mut self, at: u64, news: u32, most: Duration) {
         let seen = self.claims.claims().want_room(at);
         // Ordering: partner: the locked instruction by which a consumer takes.
         full_fence();
@@ -344,14 +333,6 @@ impl Writing {
         self.ring();
     }
 
-    /// Publishes a new item.
-    #[inline]
-    fn put_new(&mut self, message: Message, slots: &[u32]) {
-        self.sent += 1;
-        self.put(message, slots);
-        self.after_send();
-    }
-
     /// Does a bounded part of the work that is due.
     #[inline]
     fn after_send(&mut self) {
@@ -374,7 +355,7 @@ impl Writing {
     #[inline]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        let available = self.spare.left(&self.rounds);
+        let available = self.book.kept.left(&self.rounds);
         let mut found = Found {
             book: &mut self.book,
             pool: &self.pool,
@@ -452,60 +433,37 @@ impl Writes for Writing {
         &self.pool
     }
 
-    #[inline]
-    fn send_buffer(
-        &mut self,
-        buffer: Buffer,
-        word: u64,
-        waits: Waits,
-    ) -> Result<(), SendError<Buffer>> {
-        let named = pieces::named(&self.pool, &buffer, ("queue", &self.name));
-        let ready = named.and_then(|named| self.find_room(waits).map(|()| named));
-        let named = match ready {
-            Ok(named) => named,
-            Err(error) => return Err(SendError::new(error, buffer)),
-        };
-        self.spare.sent(buffer.len());
-        let slot = named.id.slot();
-        self.book.keep(slot, buffer);
-        self.put_new(line::buffer(named, word), &[slot]);
-        Ok(())
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    fn of(&self) -> (&str, &str) {
+        ("queue", &self.name)
+    }
+
+    fn most_pieces(&self) -> u32 {
+        self.options.pieces
     }
 
     #[inline]
-    fn send_bytes(&mut self, bytes: &[u8], word: u64, waits: Waits) -> Result<(), Error> {
-        self.find_room(waits)?;
-        self.put_new(line::inline(bytes, word), &[]);
-        Ok(())
+    fn kept(&mut self) -> &mut Kept {
+        &mut self.book.kept
     }
 
-    #[cold]
-    fn send_all(
-        &mut self,
-        all: Aggregate,
-        word: u64,
-        waits: Waits,
-        list: Option<BufferMut>,
-    ) -> Result<(), SendError<Aggregate>> {
-        let (pool, name, most) = (self.pool.clone(), self.name.clone(), self.options.pieces);
-        let alloc = |len| match list {
-            Some(list) => Ok(list),
-            None => waiting::alloc(self, len, waits.deadline()),
-        };
-        let list = pieces::list(&pool, &all, most, ("queue", &name), alloc);
-        let ready = list.and_then(|list| self.find_room(waits).map(|()| list));
-        let (named, list) = match ready {
-            Ok(list) => list,
-            Err(error) => return Err(SendError::new(error, all)),
-        };
-        let buffers = all.pieces().iter().chain([&list]);
-        let slots: Vec<u32> = buffers.map(|buffer| buffer.id().slot()).collect();
-        for piece in all.pieces() {
-            self.book.keep(piece.id().slot(), piece.clone());
+    #[inline]
+    fn await_room(&mut self, waits: Waits) -> Result<Option<()>, Error> {
+        if self.is_full() {
+            self.make_lines(waits)?;
         }
-        self.book.keep(list.id().slot(), list);
-        self.put_new(line::list(named, word), &slots);
-        Ok(())
+        Ok(None)
+    }
+
+    /// Publishes a new item.
+    #[inline]
+    fn write(&mut self, message: Message, slots: &[u32]) {
+        self.sent += 1;
+        self.put(message, slots);
+        self.after_send();
     }
 
     #[cold]
@@ -520,32 +478,20 @@ impl Writes for Writing {
         })
     }
 
-    /// Finds memory: first the buffers that rounds find free, then those that consumers give back.
-    #[cold]
-    fn make_memory(
-        &mut self,
-        len: usize,
-        shortage: &mut Option<Instant>,
-    ) -> Result<Result<BufferMut, Error>, Error> {
+    fn look_for_memory(&mut self) {
+        self.tend();
+        self.collect();
+    }
+
+    /// Drops lost items. The caller cannot fetch them while it waits here.
+    fn free_more(&mut self, _: &Error, shortage: &mut Option<Instant>) -> bool {
         let begun = *shortage.get_or_insert_with(Instant::now);
-        loop {
-            topics::check_fork(&self.domain)?;
-            self.tend();
-            self.collect();
-            let error = match self.pool.try_alloc(len) {
-                Err(error) if error == ErrorKind::OutOfMemory => error,
-                allocated => return allocated.map(Ok),
-            };
-            // The caller cannot fetch lost items while it waits here.
-            if begun.elapsed() < ROUND || !self.book.drop_lost() {
-                return Ok(Err(error));
-            }
-        }
+        begun.elapsed() >= ROUND && self.book.drop_lost()
     }
 
     #[cold]
     fn no_memory(&self, error: Error) -> Error {
-        let (name, buffers) = (&self.name, self.book.count);
+        let (name, buffers) = (&self.name, self.book.kept.count());
         let lost = match self.book.lost_buffers() {
             0 => String::new(),
             lost => format!(
@@ -594,15 +540,9 @@ impl Drop for Writing {
     fn drop(&mut self) {
         if topics::check_fork(&self.domain).is_err() {
             // The pool, the channels and the buffers are the parent's.
-            let buffers = std::mem::take(&mut self.book.buffers);
-            buffers.into_iter().for_each(std::mem::forget);
-            return;
+            return self.book.kept.forget();
         }
         self.settle();
-        self.seats.all.end(&self.book.buffers);
-        let buffers = std::mem::take(&mut self.book.buffers);
-        for buffer in buffers.into_iter().flatten() {
-            topics::leave_behind(&self.pool, buffer);
-        }
+        self.book.kept.end(&mut self.seats.all, &self.pool);
     }
 }

@@ -9,7 +9,7 @@
 //! | `waiting` | waiting for memory and room, in threads and tasks; what the helper thread tends |
 //! | `words` | what a writer says to one reader beside the ring |
 //! | `seats` | the readers as the writer sees them: joining, desks, leaving |
-//! | `spare` | when the writer begins a round |
+//! | `kept` | the buffers that the writer keeps, and when it begins a round |
 //! | `connection` | a reader's connection to one writer |
 //! | `polled` | readers as things that `poll` waits for |
 //!
@@ -21,19 +21,19 @@
 #![allow(missing_debug_implementations, reason = "no program sees them")]
 
 mod connection;
+mod kept;
 pub mod line;
 pub mod options;
 mod payload;
 pub mod pieces;
 mod polled;
 mod seats;
-mod spare;
 pub mod waiting;
 mod words;
 
 pub use connection::{Connection, Names, WORDS, is_put_off, reading};
+pub use kept::Kept;
 pub use payload::{Payload, Room, Sealed, To, Waits, Writes};
 pub use seats::{BRISK, HALF_OPEN, Host, Joins, Seat, Seats, View};
-pub use spare::Spare;
 pub use waiting::Idle;
 pub use words::{Go, Word};

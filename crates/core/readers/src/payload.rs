@@ -1,10 +1,12 @@
 //! Payloads: the values that can be sent.
 
+use crate::{Kept, line, pieces, waiting};
 use std::time::Instant;
-use tranship_core::topics::AwaitedReaders;
+use tranship_core::topics::{self, AwaitedReaders};
 use tranship_core::{
-    Aggregate, Body, Buffer, BufferMut, Error, ErrorKind, INLINE_BYTES, Pool, SendError,
+    Aggregate, Body, Buffer, BufferMut, Domain, Error, ErrorKind, INLINE_BYTES, Pool, SendError,
 };
+use tranship_ring::broadcast::Message;
 
 /// A value that a publisher or a producer can send: a [`Buffer`] or a [`BufferMut`] of its own pool, an [`Aggregate`]
 /// of such buffers, or a few bytes inside the line. A pair `(buffer, word)` also sends a word of the program. A
@@ -92,34 +94,111 @@ pub trait Writes: Sized {
     /// A wait for memory, from one look to the next.
     type Shortage: Default + Send + Unpin;
 
+    fn domain(&self) -> &Domain;
+
     fn pool(&self) -> &Pool;
 
+    /// Returns what it writes (a topic, a queue) and its name.
+    fn of(&self) -> (&str, &str);
+
+    /// Returns how many pieces a message may have.
+    fn most_pieces(&self) -> u32;
+
+    fn kept(&mut self) -> &mut Kept;
+
+    /// Waits until there is room for one message. `Some`: the message is not to be sent, and this is the answer.
+    fn await_room(&mut self, waits: Waits) -> Result<Option<Self::Sent>, Error>;
+
+    /// Writes a line that names these slots, whose buffers are kept.
+    fn write(&mut self, message: Message, slots: &[u32]) -> Self::Sent;
+
+    /// Looks for room once.
+    fn look_for_room(&mut self) -> Result<Room<Self::Sent>, Error>;
+
+    /// Looks at readers that come and go, and does a whole round.
+    fn look_for_memory(&mut self);
+
+    /// Frees memory that was not free for this reason. Returns false if there is none before readers let go of some.
+    fn free_more(&mut self, error: &Error, shortage: &mut Self::Shortage) -> bool;
+
+    #[inline(always)]
     fn send_buffer(
         &mut self,
         buffer: Buffer,
         word: u64,
         waits: Waits,
-    ) -> Result<Self::Sent, SendError<Buffer>>;
+    ) -> Result<Self::Sent, SendError<Buffer>> {
+        let named = match pieces::named(self.pool(), &buffer, self.of()) {
+            Ok(named) => named,
+            Err(error) => return Err(SendError::new(error, buffer)),
+        };
+        match self.await_room(waits) {
+            Ok(None) => {}
+            Ok(Some(answer)) => return Ok(answer),
+            Err(error) => return Err(SendError::new(error, buffer)),
+        }
+        let slot = named.id.slot();
+        self.kept().keep(slot, buffer);
+        Ok(self.write(line::buffer(named, word), &[slot]))
+    }
 
-    fn send_bytes(&mut self, bytes: &[u8], word: u64, waits: Waits) -> Result<Self::Sent, Error>;
+    #[inline]
+    fn send_bytes(&mut self, bytes: &[u8], word: u64, waits: Waits) -> Result<Self::Sent, Error> {
+        match self.await_room(waits)? {
+            None => Ok(self.write(line::inline(bytes, word), &[])),
+            Some(answer) => Ok(answer),
+        }
+    }
 
+    /// Sends an aggregate. `list`: the memory of its list, if the caller has waited for it.
+    #[cold]
     fn send_all(
         &mut self,
         all: Aggregate,
         word: u64,
         waits: Waits,
         list: Option<BufferMut>,
-    ) -> Result<Self::Sent, SendError<Aggregate>>;
+    ) -> Result<Self::Sent, SendError<Aggregate>> {
+        let list = pieces::list(self, &all, |writer, len| match list {
+            Some(list) => Ok(list),
+            None => waiting::alloc(writer, len, waits.deadline()),
+        });
+        let ready = list.and_then(|list| Ok((list, self.await_room(waits)?)));
+        let (named, list) = match ready {
+            Ok((list, None)) => list,
+            Ok((_, Some(answer))) => return Ok(answer),
+            Err(error) => return Err(SendError::new(error, all)),
+        };
+        let buffers = all.pieces().iter().cloned().chain([list]);
+        let slots = buffers.map(|buffer| {
+            let slot = buffer.id().slot();
+            self.kept().keep(slot, buffer);
+            slot
+        });
+        let slots: Vec<u32> = slots.collect();
+        Ok(self.write(line::list(named, word), &slots))
+    }
 
-    /// Looks for room once.
-    fn look_for_room(&mut self) -> Result<Room<Self::Sent>, Error>;
-
-    /// Finds memory once. The inner error: there is none before readers let go of some.
+    /// Finds memory: first the buffers that rounds find free. The inner error: there is none before readers let go of
+    /// some.
+    #[cold]
     fn make_memory(
         &mut self,
         len: usize,
         shortage: &mut Self::Shortage,
-    ) -> Result<Result<BufferMut, Error>, Error>;
+    ) -> Result<Result<BufferMut, Error>, Error> {
+        loop {
+            topics::check_fork(self.domain())?;
+            self.look_for_memory();
+            let error = match self.pool().try_alloc(len) {
+                Err(error) if error == ErrorKind::OutOfMemory => error,
+                allocated => return allocated.map(Ok),
+            };
+            if !self.free_more(&error, shortage) {
+                return Ok(Err(error));
+            }
+        }
+    }
 
     /// Returns an error that says who has the memory.
     fn no_memory(&self, error: Error) -> Error;

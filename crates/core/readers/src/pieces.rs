@@ -1,5 +1,6 @@
 //! The buffers that a line names: one, or the pieces of an aggregate with their list.
 
+use crate::Writes;
 use tranship_core::topics::{self, Named};
 use tranship_core::{Aggregate, Buffer, BufferMut, Error, ErrorKind, Pool};
 use tranship_ring::broadcast::{KEPT, Limits};
@@ -55,27 +56,26 @@ fn not_of((kind, name): (&str, &str)) -> Error {
 /// Stores the list of an aggregate's pieces in a buffer of the writer's pool.
 ///
 /// # Errors
-/// `TooLarge` for more pieces than `most`; as [`named`]; those of `alloc`.
+/// `TooLarge` for more pieces than a message may have; as [`named`]; those of `alloc`.
 #[cold]
-pub fn list(
-    pool: &Pool,
+pub fn list<W: Writes>(
+    writer: &mut W,
     all: &Aggregate,
-    most: u32,
-    of: (&str, &str),
-    alloc: impl FnOnce(usize) -> Result<BufferMut, Error>,
+    alloc: impl FnOnce(&mut W, usize) -> Result<BufferMut, Error>,
 ) -> Result<(Named, Buffer), Error> {
-    let count = all.pieces().len();
+    let (count, most) = (all.pieces().len(), writer.most_pieces());
     if count > most as usize {
-        let (kind, name) = of;
+        let (kind, name) = writer.of();
         let text = format!(
             "an aggregate of {count} pieces is too large for {kind} {name}, whose messages have at most {most} (`pieces` of the options, up to {MOST})"
         );
         return Err(Error::new(ErrorKind::TooLarge, text));
     }
-    let pieces = all.pieces().iter().map(|piece| named(pool, piece, of));
+    let pieces = all.pieces().iter();
+    let pieces = pieces.map(|piece| named(writer.pool(), piece, writer.of()));
     let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-    let mut list = alloc(topics::list_len(count))?;
-    topics::write_list(&pieces, &mut list)?;
+    let mut list = alloc(writer, topics::list_len(count))?;
+    topics::write_list(&pieces, &mut list);
     let list = list.freeze();
-    Ok((named(pool, &list, of)?, list))
+    Ok((named(writer.pool(), &list, writer.of())?, list))
 }

@@ -8,11 +8,9 @@ use crate::status::PublisherStatus;
 use std::time::{Duration, Instant};
 use tranship_core::error::Limit;
 use tranship_core::topics::{self, AwaitedReaders, Readers};
-use tranship_core::{
-    Aggregate, Buffer, BufferMut, Domain, Error, ErrorKind, Outcome, Pool, SendError,
-};
+use tranship_core::{Domain, Error, ErrorKind, Outcome, Pool};
 use tranship_ledger::rounds::{self, Pace, Published, Reliable, Rounds};
-use tranship_readers::{Joins, Room, Spare, Waits, Writes, line, pieces, waiting};
+use tranship_readers::{Joins, Kept, Room, Waits, Writes, pieces, waiting};
 use tranship_ring::broadcast::{Limits, LinesRw, Message, Ticks};
 use tranship_sys::crash;
 use tranship_sys::time::{counter, has_steady_counter, monotonic_ns};
@@ -45,7 +43,7 @@ pub(crate) struct Writing {
     reliable: Reliable,
     seats: Subscribers,
     bells: Bells,
-    held: Held,
+    kept: Kept,
     ticks: Ticks,
     /// The time of the last look at who comes and goes, in ticks or publishes.
     tended: u64,
@@ -65,16 +63,9 @@ pub(crate) struct Writing {
     collects_at: Instant,
 }
 
-/// Handles of the buffers that a line names or a reader may hold, by slots.
-struct Held {
-    buffers: Vec<Option<Buffer>>,
-    count: usize,
-    spare: Spare,
-}
-
-/// The parts of a publisher that the result of a round changes.
+/// The parts of a publisher that change by what a round finds.
 struct Found<'a> {
-    held: &'a mut Held,
+    kept: &'a mut Kept,
     pool: &'a Pool,
     reliable: &'a mut Reliable,
     tail: u64,
@@ -84,15 +75,7 @@ struct Found<'a> {
 impl rounds::Outcome for Found<'_> {
     #[inline]
     fn free(&mut self, slot: u32) {
-        if let Some(buffer) = self
-            .held
-            .buffers
-            .get_mut(slot as usize)
-            .and_then(Option::take)
-        {
-            self.held.count -= 1;
-            topics::let_go(self.pool, buffer);
-        }
+        self.kept.free(self.pool, slot);
     }
     #[inline(always)]
     fn seen(&mut self, desk: usize, low: u64) {
@@ -154,11 +137,7 @@ impl Writing {
             options,
             seats: Subscribers::default(),
             bells,
-            held: Held {
-                buffers: (0..slots).map(|_| None).collect(),
-                count: 0,
-                spare: Spare::new(),
-            },
+            kept: Kept::new(slots),
             ticks: Ticks::new(is_steady.then(counter), monotonic_ns()),
             tended: 0,
             is_steady,
@@ -221,7 +200,7 @@ impl Writing {
             dropped: self.dropped,
             demoted: self.seats.demoted,
             expelled: self.seats.all.expelled,
-            buffers: self.held.count,
+            buffers: self.kept.count(),
             subscribers: self.seats.seen(tail, self.options.depth),
         }
     }
@@ -229,11 +208,8 @@ impl Writing {
     /// Ends the topic in order: subscribers take the messages that the ring still has.
     pub(crate) fn end(&mut self) {
         self.ring();
-        self.seats.all.end(&self.held.buffers);
+        self.kept.end(&mut self.seats.all, &self.pool);
         self.bells.ring();
-        for buffer in std::mem::take(&mut self.held.buffers).into_iter().flatten() {
-            topics::leave_behind(&self.pool, buffer);
-        }
     }
 }
 
@@ -294,70 +270,42 @@ impl Writes for Writing {
         &self.pool
     }
 
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    fn of(&self) -> (&str, &str) {
+        ("topic", &self.name)
+    }
+
+    fn most_pieces(&self) -> u32 {
+        self.options.pieces
+    }
+
     #[inline(always)]
-    fn send_buffer(
-        &mut self,
-        buffer: Buffer,
-        word: u64,
-        waits: Waits,
-    ) -> Result<Outcome, SendError<Buffer>> {
-        let named = match pieces::named(&self.pool, &buffer, ("topic", &self.name)) {
-            Ok(named) => named,
-            Err(error) => return Err(SendError::new(error, buffer)),
-        };
-        match self.await_room(waits) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Outcome::Dropped),
-            Err(error) => return Err(SendError::new(error, buffer)),
+    fn kept(&mut self) -> &mut Kept {
+        &mut self.kept
+    }
+
+    /// Waits for the reliable subscribers.
+    #[inline(always)]
+    fn await_room(&mut self, waits: Waits) -> Result<Option<Outcome>, Error> {
+        match self.has_room(self.published.tail()) {
+            true => Ok(None),
+            false => self.await_readers(waits),
         }
-        let slot = named.id.slot();
+    }
+
+    #[inline(always)]
+    fn write(&mut self, message: Message, slots: &[u32]) -> Outcome {
         let (lines, rounds) = (self.ring.lines(), &mut self.rounds);
         // Crash: a death from here on ends the ring; subscribers take the lines that are whole.
-        let Ok(_) = self
-            .published
-            .publish(&lines, rounds, line::buffer(named, word), slot);
-        self.held.keep(slot, buffer);
+        let Ok(_) = match slots {
+            [slot] => self.published.publish(&lines, rounds, message, *slot),
+            _ => self.published.publish_many(&lines, rounds, message, slots),
+        };
         self.published_one();
-        Ok(Outcome::Sent)
-    }
-
-    #[inline]
-    fn send_bytes(&mut self, bytes: &[u8], word: u64, waits: Waits) -> Result<Outcome, Error> {
-        if !self.await_room(waits)? {
-            return Ok(Outcome::Dropped);
-        }
-        self.put_many(line::inline(bytes, word), &[]);
-        Ok(Outcome::Sent)
-    }
-
-    #[cold]
-    fn send_all(
-        &mut self,
-        all: Aggregate,
-        word: u64,
-        waits: Waits,
-        list: Option<BufferMut>,
-    ) -> Result<Outcome, SendError<Aggregate>> {
-        let (pool, name, most) = (self.pool.clone(), self.name.clone(), self.options.pieces);
-        let alloc = |len| match list {
-            Some(list) => Ok(list),
-            None => waiting::alloc(self, len, waits.deadline()),
-        };
-        let list = pieces::list(&pool, &all, most, ("topic", &name), alloc);
-        let ready = list.and_then(|list| Ok((list, self.await_room(waits)?)));
-        let (named, list) = match ready {
-            Ok((list, true)) => list,
-            Ok((_, false)) => return Ok(Outcome::Dropped),
-            Err(error) => return Err(SendError::new(error, all)),
-        };
-        let buffers = all.pieces().iter().chain([&list]);
-        let slots: Vec<u32> = buffers.map(|buffer| buffer.id().slot()).collect();
-        for piece in all.pieces() {
-            self.held.keep(piece.id().slot(), piece.clone());
-        }
-        self.held.keep(list.id().slot(), list);
-        self.put_many(line::list(named, word), &slots);
-        Ok(Outcome::Sent)
+        Outcome::Sent
     }
 
     #[cold]
@@ -365,33 +313,18 @@ impl Writes for Writing {
         self.look(true)
     }
 
-    /// Finds memory: first the buffers that rounds find free, then those of the oldest lines. The inner error says that
-    /// there is none until subscribers give some back.
-    #[cold]
-    fn make_memory(
-        &mut self,
-        len: usize,
-        shortage: &mut Shortage,
-    ) -> Result<Result<BufferMut, Error>, Error> {
-        loop {
-            topics::check_fork(&self.domain)?;
-            self.tend();
-            self.collect();
-            let error = match self.pool.try_alloc(len) {
-                Err(error) if error == ErrorKind::OutOfMemory => error,
-                allocated => return allocated.map(Ok),
-            };
-            if self.is_coming(&error) {
-                return Ok(Err(error));
-            }
-            if !self.withdraw(shortage) && !self.demote_for_memory(shortage) {
-                return Ok(Err(error));
-            }
-        }
+    fn look_for_memory(&mut self) {
+        self.tend();
+        self.collect();
+    }
+
+    /// Frees the buffers of the oldest lines.
+    fn free_more(&mut self, error: &Error, shortage: &mut Shortage) -> bool {
+        !self.is_coming(error) && (self.withdraw(shortage) || self.demote_for_memory(shortage))
     }
 
     fn no_memory(&self, error: Error) -> Error {
-        let (name, held) = (&self.name, self.held.count);
+        let (name, held) = (&self.name, self.kept.count());
         let kept = topics::kept_here(&self.pool, held);
         let mut text = format!(
             "topic {name} has no memory left: its messages and subscribers have {held} buffers{kept}"
@@ -490,17 +423,8 @@ impl Writing {
         since.elapsed()
     }
 
-    /// Waits for the reliable subscribers. Returns false if the message is to be dropped.
-    #[inline(always)]
-    fn await_room(&mut self, waits: Waits) -> Result<bool, Error> {
-        match self.has_room(self.published.tail()) {
-            true => Ok(true),
-            false => self.await_readers(waits),
-        }
-    }
-
     #[cold]
-    fn await_readers(&mut self, waits: Waits) -> Result<bool, Error> {
+    fn await_readers(&mut self, waits: Waits) -> Result<Option<Outcome>, Error> {
         let begun = Instant::now();
         let (may_drop, deadline) = match waits {
             Waits::Until(None) => (true, None),
@@ -508,12 +432,12 @@ impl Writing {
         };
         let drops = may_drop && self.options.when_behind == WhenBehind::DropNew;
         if !drops && deadline.is_none_or(|at| at > begun) && self.spin_for_room() {
-            return Ok(true);
+            return Ok(None);
         }
         loop {
             match self.look(may_drop)? {
-                Room::There => return Ok(true),
-                Room::Never(_) => return Ok(false),
+                Room::There => return Ok(None),
+                Room::Never(answer) => return Ok(Some(answer)),
                 Room::Later => {}
             }
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -565,14 +489,6 @@ impl Writing {
         }
     }
 
-    /// Publishes a line that names several buffers, or none.
-    fn put_many(&mut self, message: Message, slots: &[u32]) {
-        let (lines, rounds) = (self.ring.lines(), &mut self.rounds);
-        // Crash: as in `send_buffer`.
-        let Ok(_) = self.published.publish_many(&lines, rounds, message, slots);
-        self.published_one();
-    }
-
     /// Wakes the subscribers that sleep, and does a bounded part of the work that is due.
     #[inline(always)]
     fn published_one(&mut self) {
@@ -601,9 +517,9 @@ impl Writing {
     #[inline(always)]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        let available = self.held.spare.left(&self.rounds);
+        let available = self.kept.left(&self.rounds);
         let mut found = Found {
-            held: &mut self.held,
+            kept: &mut self.kept,
             pool: &self.pool,
             reliable: &mut self.reliable,
             tail: self.published.tail(),
@@ -637,7 +553,7 @@ impl Writing {
     fn collect(&mut self) {
         let mut exceeded = Vec::new();
         let mut found = Found {
-            held: &mut self.held,
+            kept: &mut self.kept,
             pool: &self.pool,
             reliable: &mut self.reliable,
             tail: self.published.tail(),
@@ -663,23 +579,11 @@ impl Writing {
     }
 }
 
-impl Held {
-    /// Keeps a handle of a buffer that a line names. A second handle of the same buffer is dropped.
-    #[inline(always)]
-    fn keep(&mut self, slot: u32, buffer: Buffer) {
-        self.spare.sent(buffer.len());
-        let place = &mut self.buffers[slot as usize];
-        self.count += usize::from(place.replace(buffer).is_none());
-    }
-}
-
 impl Drop for Writing {
     fn drop(&mut self) {
         if topics::check_fork(&self.domain).is_err() {
             // The pool, the channels and the buffers are the parent's.
-            let buffers = std::mem::take(&mut self.held.buffers);
-            buffers.into_iter().for_each(std::mem::forget);
-            return;
+            return self.kept.forget();
         }
         self.end();
     }

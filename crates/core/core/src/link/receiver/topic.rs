@@ -45,9 +45,11 @@ impl Receiver {
         &self.link
     }
 
-    /// Whether the manager may still open this pool. The source has said that it did: this news may come later than the
-    /// source's word, and later than the source's end. News of that end come after it.
-    pub(crate) fn awaits_pool(&mut self, pool: PoolId) -> bool {
+    /// Says whether the manager may still open a pool of which the writer has spoken: it has then to put this domain's
+    /// counters on the writer's reader set, and buffers of the pool cannot be received yet. This news may come later
+    /// than the writer's word, and later than the writer's end. News of that end come after it.
+    #[doc(hidden)]
+    pub fn topic_awaits(&mut self, pool: PoolId) -> bool {
         if !matches!(self.find(pool), Err(Untaken::NotOpen(_))) {
             return false;
         }
@@ -59,16 +61,23 @@ impl Receiver {
         !self.link.is_reported_gone()
     }
 
-    /// Takes the buffer that a line of the topic's ring names, and counts it in `ref`. Does not wait.
-    pub(crate) fn take_line(&mut self, of: Reference) -> Result<Taken<Buffer>, Error> {
+    /// Takes the buffer that a line names, and counts it in this domain's references. Does not wait.
+    ///
+    /// # Errors
+    /// `PeerViolation` for a line that names what the pool cannot have; it ends the channel. `ChunkPending` if no manager
+    /// can be reached that could show the memory; the buffer can be asked for again.
+    #[doc(hidden)]
+    #[inline]
+    pub fn topic_take(&mut self, of: Reference) -> Result<Taken<Buffer>, Error> {
         match self.take_shared(of) {
             Ok(buffer) => Ok(Taken::Here(buffer)),
             Err(untaken) => self.fetch_line(of, untaken),
         }
     }
 
-    /// Waits for memory that the manager has still to show, or for its answer: at most for [`ROUND`].
-    pub(crate) fn await_line(&self, due: &Due) -> bool {
+    /// Waits for memory that the manager has still to show, or for its answer, at most 100 ms. False: there is none.
+    #[doc(hidden)]
+    pub fn topic_await(&self, due: &Due) -> bool {
         self.wait_due(due, Some(Instant::now() + ROUND))
     }
 
