@@ -47,6 +47,7 @@ pub mod resource;
 mod running;
 pub mod service;
 mod skip;
+mod wait;
 mod watchdog;
 
 pub use artifact::{artifact, forget_who_asks};
@@ -62,6 +63,7 @@ pub use resource::Held;
 pub use running::Running;
 pub use skip::skipped;
 pub use tranship_sys::syscalls;
+pub use wait::{block_on, unpark, until};
 pub use watchdog::{Watchdog, prepare};
 
 /// Returns whether this process is root with all that the strongest tests need.

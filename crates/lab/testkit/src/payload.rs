@@ -144,20 +144,6 @@ pub fn verify_seed(view: &[u8], id: u64, seed: u64) -> Result<(), Torn> {
     }
 }
 
-/// Verifies like [`verify`] over shared memory that is read by `read(offset, into)`, in one pass.
-///
-/// # Errors
-/// As [`verify`].
-pub fn verify_with(
-    len: usize,
-    id: u64,
-    read: impl FnOnce(usize, &mut [u8]),
-) -> Result<Stamp, Torn> {
-    let mut copy = vec![0; len];
-    read(0, &mut copy);
-    verify(&copy, id)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,7 +158,6 @@ mod tests {
                 "{len} bytes"
             );
             assert_eq!(verify_seed(&made(len, 5, 9), 5, 9), Ok(()));
-            assert!(verify_with(len, 5, |_, b| fill(b, 5, 9)).is_ok());
         }
     }
 

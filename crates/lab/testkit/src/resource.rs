@@ -197,20 +197,6 @@ impl Held {
         }
         out
     }
-
-    /// Checks that nothing leaked: descriptors, memfds, resident bytes and mappings are exactly as at the `start`.
-    ///
-    /// # Panics
-    /// With all differences.
-    #[track_caller]
-    pub fn assert_returned_to(&self, start: &Self) {
-        let differences = self.differences(start);
-        assert!(
-            differences.is_empty(),
-            "not as at the start:\n{}",
-            differences.join("\n")
-        );
-    }
 }
 
 impl fmt::Display for Held {

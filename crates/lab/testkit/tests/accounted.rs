@@ -13,7 +13,7 @@ use tranship_core::{
     Buffer, ChannelOptions, Domain, Message, PoolId, PoolOptions, Receiver, Sender, Trust,
 };
 use tranship_manager::{Config, PressureConfig};
-use tranship_testkit::{Control, Held, Peer, Watchdog, child};
+use tranship_testkit::{Control, Held, Peer, Watchdog, child, until};
 
 const CHUNK: usize = 256 << 10;
 /// Chunks that a pool may have.
@@ -391,12 +391,6 @@ impl World {
             }
             std::thread::yield_now();
         }
-    }
-}
-
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::yield_now();
     }
 }
 

@@ -1,10 +1,10 @@
-//! Containers share only named things; their memory is charged to their own cgroup.
+//! Containers share only named things. That each is charged for its memory is in `containers_exchange.rs`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use std::io::Read as _;
-use tranship_testkit::{Cgroup, Container, Control, Exit, Watchdog, child, skipped};
+use tranship_testkit::{Container, Control, Exit, Watchdog, child, skipped};
 
 type Seen = (Vec<String>, u32, u32, Vec<String>, String, bool);
 
@@ -49,17 +49,6 @@ child!(
         );
         ctl.send(&seen).unwrap();
         let _ = ctl.recv::<()>();
-    }
-);
-
-child!(
-    fn eats(ctl: Control) {
-        while let Some(bytes) = ctl.recv::<u64>().unwrap() {
-            let fd = rustix::fs::memfd_create("eaten", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-            rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
-            std::mem::forget(fd);
-            ctl.send(&()).unwrap();
-        }
     }
 );
 
@@ -113,41 +102,4 @@ fn a_container_may_share_users() {
         return skipped(reason);
     }
     look(Container::new().without_users(), false);
-}
-
-#[test]
-fn memory_is_charged_to_its_own_cgroup() {
-    let _dog = Watchdog::new();
-    if let Some(reason) = Container::impossible() {
-        return skipped(reason);
-    }
-    let (one, two) = match (Cgroup::new("one"), Cgroup::new("two")) {
-        (Ok(one), Ok(two)) => (one, two),
-        (Err(e), _) | (_, Err(e)) => return skipped(e),
-    };
-    one.limit(1 << 30).unwrap();
-    let a = eats()
-        .container(Container::new())
-        .cgroup(&one)
-        .start()
-        .unwrap();
-    let b = eats()
-        .container(Container::new())
-        .cgroup(&two)
-        .start()
-        .unwrap();
-    let (before_one, before_two) = (one.usage().unwrap(), two.usage().unwrap());
-    a.ask::<()>(&(64u64 << 20));
-    assert!(
-        one.usage().unwrap() >= before_one + (60 << 20),
-        "{before_one} {}",
-        one.usage().unwrap()
-    );
-    assert!(two.usage().unwrap() < before_two + (60 << 20));
-    assert!(one.shmem().unwrap() >= 60 << 20);
-    a.kill();
-    b.kill();
-    let path = one.path().to_owned();
-    drop(one);
-    assert!(!path.exists());
 }

@@ -8,7 +8,7 @@ use tranship_core::admin::StatRecord;
 use tranship_core::{BufferMut, Domain, PoolOptions, Trust};
 use tranship_manager::{Config, PressureConfig};
 use tranship_proto::Pressure;
-use tranship_testkit::{Cgroup, Control, Held, Peer, Watchdog, child, skipped};
+use tranship_testkit::{Cgroup, Control, Held, Peer, Watchdog, child, skipped, until};
 
 const CHUNK: usize = 256 << 10;
 const ALL: usize = 64;
@@ -127,12 +127,6 @@ fn chunks(peer: &Peer) -> usize {
 /// Gets that far, however late the manager answers.
 fn takes(keeper: &Peer, want: usize) {
     until(|| keeper.ask::<usize>(&want) == want);
-}
-
-fn until(what: impl Fn() -> bool) {
-    while !what() {
-        std::thread::yield_now();
-    }
 }
 
 /// Returns the level, and how much may be granted.

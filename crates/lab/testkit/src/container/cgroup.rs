@@ -90,17 +90,6 @@ impl Cgroup {
         })
     }
 
-    /// Returns the bytes of shared memory charged to it (the kernel updates this count lazily, some pages late).
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn shmem(&self) -> Result<u64, Error> {
-        let text = std::fs::read_to_string(self.path.join("memory.stat"))?;
-        let line = text.lines().find_map(|l| l.strip_prefix("shmem "));
-        line.and_then(|v| v.trim().parse().ok())
-            .ok_or_else(|| Error::new(ErrorKind::InvalidData, "no shmem line"))
-    }
-
     /// Sets its share of the processors beside others, as systemd's `CPUWeight=`: 100 is the default.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use tranship_core::ErrorKind;
 use tranship_service::{
     CallError, CallOptions, Client, Request, Service, ServiceOptions, Services,
 };
+use tranship_testkit::until;
 
 cases![
     calls_are_answered,
@@ -51,12 +52,6 @@ fn both(world: &World) -> (Service, Client) {
     let service = serve(world);
     let client = client(world, &service);
     (service, client)
-}
-
-fn until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        thread::yield_now();
-    }
 }
 
 /// The error of a call that got no answer.
@@ -215,6 +210,8 @@ fn items_go_both_ways(world: &World) {
             }
         });
         assert!(call.recv().expect("no error").is_none());
+        let over = call.send(b"more").expect_err("it has finished");
+        assert_eq!(over.kind(), ErrorKind::ChannelState, "{over}");
         assert_eq!(call.wait().expect("an answer").to_vec(), [50]);
     });
 }
@@ -228,7 +225,16 @@ fn an_ended_call_ends_its_streams(world: &World) {
     drop(call);
     let error = request.recv().expect_err("nobody sends");
     assert_eq!(error, ErrorKind::PeerGone);
+    // What there was room for went.
+    let error = std::iter::repeat_with(|| request.send(b"x")).find_map(Result::err);
+    assert_eq!(error.expect("no room").kind(), ErrorKind::PeerGone);
     drop(request);
+    // A call without streams has none.
+    let call = client.begin(b"").expect("begin");
+    let sent = call.send(b"x").expect_err("no stream");
+    assert_eq!(sent.kind(), ErrorKind::BadArgument);
+    assert_eq!(call.recv().expect_err("no stream"), ErrorKind::BadArgument);
+    drop((service.recv().expect("a request"), call));
     // The worker goes.
     let call = client.begin_with(b"", options()).expect("begin");
     drop(service.recv().expect("a request"));

@@ -1,17 +1,13 @@
 //! Topics: what a subscriber gets, misses and keeps, and the ends.
 
 use crate::{Way, World, cases};
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
     Aggregate, Body, Buffer, Domain, ErrorKind, Message, Outcome, PollItem, PoolOptions, Wait, poll,
 };
 use tranship_queue::Queues;
-use tranship_testkit::Random;
+use tranship_testkit::{Random, block_on};
 use tranship_topic::{Publisher, Subscriber, SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
 cases![
@@ -406,23 +402,6 @@ fn a_task_is_woken(world: &World) {
         }
         waiting.join().expect("no panic");
     });
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 fn the_domains_descriptor_is_readable(world: &World) {

@@ -11,7 +11,8 @@
 //! * `pest`: wrong requests, descriptors and floods, towards the manager.
 //!
 //! Throughout, the writer and the third domain exchange stamped frames; every one is checked when it arrives and
-//! again after it was held. After each attack more of them must have arrived.
+//! again after it was held. After each attack more of them must have arrived. Rings know no user: `lies`, `cursors` and
+//! `hoard` have one attacker.
 //!
 //! Proof that the checks can fail: `attacks.rs` shows it for the kernel's part (every attack bites something
 //! unprotected). These rules of rings and manager were switched off, one at a time, and seen failing here: the slot's
@@ -50,11 +51,8 @@ scenes! {
     kernel_attacks_of_the_same_user: siege::play, SameUser;
     kernel_attacks_of_root_of_files: siege::play, RootOfFiles;
     lies_of_another_user: lies::play, OtherUser;
-    lies_of_the_same_user: lies::play, SameUser;
     cursors_of_another_user: cursors::play, OtherUser;
-    cursors_of_the_same_user: cursors::play, SameUser;
     waiters_of_another_user: hoard::play, OtherUser;
-    waiters_of_the_same_user: hoard::play, SameUser;
     requests_of_another_user: pest::play, OtherUser;
     requests_of_the_same_user: pest::play, SameUser;
     requests_of_root_of_files: pest::play, RootOfFiles;
