@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_core::{Buffer, Domain, ErrorKind, Receiver, Wait};
-use tranship_queue::{
-    Cause, Consumer, ConsumerOptions, Item, Producer, QueueOptions, Queues, WhenLost,
-};
+use tranship_queue::{Consumer, ConsumerOptions, Item, Producer, QueueOptions, Queues, WhenLost};
 use tranship_testkit::{Between, Keeps, Watchdog};
 
 /// A domain with a manager, and a way to join it.
@@ -120,49 +118,6 @@ fn a_consumer_that_hears_late_that_it_may_begin_takes_what_a_gone_producer_sent(
 }
 
 #[test]
-fn what_is_sent_is_taken_once() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 3);
-    let mut taken = vec![Vec::new(); 3];
-    for n in 0..1000u64 {
-        send(&mut producer, n);
-        let at = usize::try_from(n % 3).expect("small");
-        let item = take(&mut consumers[at]).expect("an item waits");
-        assert!(!item.redelivered());
-        taken[at].push(item.ack().expect("acknowledged").word);
-        for other in &mut consumers {
-            assert!(take(other).is_none(), "{n} is taken already");
-        }
-    }
-    assert!(taken.iter().all(|words| words.is_sorted()));
-    let all: BTreeSet<u64> = taken.into_iter().flatten().collect();
-    assert_eq!(all, (0..1000).collect());
-    producer.wait_done(None).expect("done");
-    let status = producer.status();
-    assert_eq!((status.waiting, status.open, status.redelivered), (0, 0, 0));
-    assert!(status.buffers <= 64 + 64 + 12, "{status:?}");
-}
-
-#[test]
-fn items_wait_for_consumers_that_come_later() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let mut producer = world.producer(QueueOptions::new());
-    for n in 0..10 {
-        send(&mut producer, n);
-    }
-    producer.try_send(&b"in the line"[..]).expect("room");
-    let mut consumer = world.consumer(ConsumerOptions::new());
-    for n in 0..10 {
-        let item = recv(&mut producer, &mut consumer);
-        assert_eq!(item.ack().expect("acknowledged").word, n);
-    }
-    let last = consumer.recv().expect("it waits");
-    assert_eq!(last.ack().expect("acknowledged").to_vec(), b"in the line");
-}
-
-#[test]
 fn a_full_queue_says_who_has_how_much() {
     let _dog = Watchdog::new();
     let world = World::new();
@@ -194,54 +149,6 @@ fn a_full_queue_says_who_has_how_much() {
     );
     item.ack().expect("acknowledged");
     assert_eq!(drain(&mut consumers[0]), [1, 2, 3, 4]);
-}
-
-#[test]
-fn an_item_that_is_given_back_goes_to_another() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 2);
-    for n in 0..3 {
-        send(&mut producer, n);
-    }
-    take(&mut consumers[0]).expect("it waits").requeue();
-    drop(take(&mut consumers[0]).expect("it waits"));
-    producer.tend().expect("tend");
-    assert_eq!(producer.status().redelivered, 2);
-    let words: Vec<(u64, bool)> = std::iter::from_fn(|| take(&mut consumers[1]))
-        .map(|item| (item.word, item.redelivered()))
-        .collect();
-    assert_eq!(words, [(2, false), (0, true), (1, true)]);
-    // Dropped unacknowledged: they come again and again, until they are acknowledged.
-    producer.tend().expect("tend");
-    assert_eq!(drain(&mut consumers[0]), [2, 0, 1]);
-    producer.wait_done(None).expect("done");
-    // The entries by which they were handed back are free again.
-    for n in 0..200 {
-        send(&mut producer, n);
-        take(&mut consumers[0]).expect("it waits").requeue();
-        producer.tend().expect("tend");
-        let item = take(&mut consumers[1]).expect("it came back");
-        item.ack().expect("acknowledged");
-    }
-}
-
-#[test]
-fn a_rejected_item_is_reported() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 1);
-    send(&mut producer, 7);
-    take(&mut consumers[0]).expect("it waits").reject();
-    producer.wait_done(None).expect("it is done with");
-    let lost = producer.take_lost().expect("it is reported");
-    assert_eq!((lost.message.word, lost.cause), (7, Cause::Rejected));
-    assert_eq!(lost.message.to_vec(), 7u64.to_le_bytes());
-    let consumer = lost.consumer.expect("it is known");
-    assert_eq!(consumer.1, std::process::id());
-    drop(lost);
-    assert!(producer.take_lost().is_none());
-    assert_eq!(producer.status().rejected, 1);
 }
 
 #[test]
@@ -314,72 +221,6 @@ fn one_consumer_takes_from_all_producers_in_turn() {
     while consumer.status().producers.len() != 3 {
         assert!(consumer.try_recv().expect("nothing").is_none());
     }
-}
-
-#[test]
-fn what_a_producer_leaves_is_taken() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 2);
-    for n in 0..20 {
-        send(&mut producer, n);
-    }
-    drop(producer);
-    let mut all = Vec::new();
-    for _ in 0..10 {
-        all.push(take(&mut consumers[0]).expect("it waits"));
-        all.push(take(&mut consumers[1]).expect("it waits"));
-    }
-    assert!(all.iter().map(|item| item.word).eq(0..20));
-    while !consumers.iter().all(|it| it.status().producers.is_empty()) {
-        for consumer in &mut consumers {
-            assert!(consumer.try_recv().expect("nothing").is_none());
-        }
-    }
-    for item in all.drain(..) {
-        item.ack().expect("nobody else gets it");
-    }
-    let mut next = world.producer(QueueOptions::new());
-    meet(&mut next, &mut consumers[0], 1);
-    send(&mut next, 77);
-    assert_eq!(drain(&mut consumers[0]), [77]);
-}
-
-#[test]
-fn sleepers_are_woken_one_an_item() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut producer, consumers) = world.with(QueueOptions::new().depth(4), 3);
-    let workers: Vec<_> = consumers
-        .into_iter()
-        .map(|mut consumer| {
-            std::thread::spawn(move || {
-                let mut words = Vec::new();
-                loop {
-                    let item = consumer.recv().expect("an item").ack();
-                    match item.expect("acknowledged").word {
-                        u64::MAX => return words,
-                        word => words.push(word),
-                    }
-                }
-            })
-        })
-        .collect();
-    for n in 0..2000u64 {
-        // With a depth of 4 the producer sleeps, too.
-        let job = job(&mut producer, n);
-        producer.send((job, n)).expect("sent");
-    }
-    for _ in 0..3 {
-        producer.send((&b""[..], u64::MAX)).expect("sent");
-    }
-    let words = workers.into_iter().map(|it| it.join().expect("a worker"));
-    let words: Vec<Vec<u64>> = words.collect();
-    assert!(words.iter().all(|words| words.is_sorted()));
-    let mut all: Vec<u64> = words.into_iter().flatten().collect();
-    all.sort_unstable();
-    assert_eq!(all, (0..2000).collect::<Vec<u64>>());
-    producer.wait_done(None).expect("done");
 }
 
 #[test]

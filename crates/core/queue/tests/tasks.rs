@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tranship_core::{Aggregate, Body, Domain, ErrorKind, PollItem, poll};
 use tranship_queue::{Consumer, ConsumerOptions, Item, Producer, QueueOptions, Queues, WhenLost};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, block_on};
 
 fn join(here: &Domain) -> Domain {
     let socket = here.socket_path().expect("a socket");
@@ -23,25 +23,6 @@ fn take(consumer: &mut Consumer) -> Item {
         match consumer.recv_timeout(Duration::from_millis(1)) {
             Ok(item) => return item,
             Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
-        }
-    }
-}
-
-/// Runs a future without a runtime.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = std::task::Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        let mut context = std::task::Context::from_waker(&waker);
-        match future.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(done) => return done,
-            std::task::Poll::Pending => std::thread::park(),
         }
     }
 }

@@ -1,22 +1,21 @@
 //! Calls between two domains of one manager.
 
 use std::fs::{File, read_to_string};
-use std::future::Future;
 use std::os::unix::fs::FileExt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::admin::StatRecord;
 use tranship_core::error::TypeMismatch;
 use tranship_core::{
-    ChannelOptions, Domain, ErrorKind, Listener, Message, PollItem, PoolOptions, Receiver, Sender,
-    Trust, poll,
+    ChannelOptions, Domain, ErrorKind, Listener, PollItem, PoolOptions, Receiver, Sender, Trust,
+    poll,
 };
 use tranship_service::{CallError, Client, Request, Service, ServiceOptions, Services};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, block_on, unpark, until};
 
 const MIB: usize = 1 << 20;
 
@@ -56,33 +55,6 @@ fn connect_with(
     (service, client)
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = unpark();
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-fn unpark() -> Waker {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    Waker::from(Arc::new(Unpark(thread::current())))
-}
-
-fn until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        thread::yield_now();
-    }
-}
-
 /// Serves until the last client is gone, or the request is `stop`.
 fn echo(service: &Service) {
     loop {
@@ -102,41 +74,6 @@ fn broken(failed: CallError<impl Sized>) -> tranship_core::Error {
         CallError::Untaken(error) | CallError::Broken(error) => error,
         CallError::Failed(message) => panic!("answered: {message:?}"),
         CallError::Unsent(failed) => panic!("unsent: {}", failed.error),
-    }
-}
-
-#[test]
-fn large_arguments_and_results_go_by_reference() {
-    let _dog = Watchdog::new();
-    let domains = pair();
-    for address in ["x", "local:x"] {
-        let (service, client) = connect(&domains, address);
-        let worker = thread::spawn(move || {
-            for _ in 0..20 {
-                let mut request = service.recv().expect("recv");
-                let Ok(image) = Message {
-                    word: 0,
-                    body: request.take_body(),
-                }
-                .into_buffer()
-                .ok_or(()) else {
-                    panic!("not a buffer");
-                };
-                let first: u8 = image.view().read(0).expect("read");
-                let mut result = request.alloc(2 * MIB).expect("alloc");
-                result[0] = first + 1;
-                request.reply(result).expect("reply");
-            }
-        });
-        for i in 0..20 {
-            let mut image = client.alloc(MIB).expect("alloc");
-            image[0] = i;
-            let result = client.call(image).expect("call");
-            assert_eq!((result.len(), result.word), (2 * MIB, 0));
-            let result = result.into_buffer().expect("a buffer");
-            assert_eq!(result.view().read::<u8>(0), Ok(i + 1));
-        }
-        worker.join().expect("worker");
     }
 }
 
@@ -256,35 +193,6 @@ fn deadlines_travel_along_and_late_calls_are_not_begun() {
 }
 
 #[test]
-fn a_call_that_is_dropped_is_cancelled() {
-    let _dog = Watchdog::new();
-    let domains = pair();
-    let (service, client) = connect(&domains, "x");
-    let (begun, waiting) = (
-        client.begin(b"1").expect("begin"),
-        client.begin(b"2").expect("begin"),
-    );
-    let request = service.recv().expect("recv");
-    assert!(!request.is_cancelled());
-    drop(begun);
-    assert!(request.is_cancelled());
-    drop(waiting);
-    let kept = client.begin(b"3").expect("begin");
-    assert!(request.is_cancelled());
-    request.reply(b"too late").expect("nobody minds");
-    // The second was never begun.
-    let third = service.recv().expect("recv");
-    assert_eq!(third.to_vec(), b"3");
-    third.reply(b"three").expect("reply");
-    assert_eq!(kept.wait().expect("answer").to_vec(), b"three");
-    until(|| {
-        let _ = client.begin(b"").map(drop);
-        let _ = service.try_recv();
-        client.in_flight() < 3
-    });
-}
-
-#[test]
 fn answers_find_their_calls_in_any_order() {
     let _dog = Watchdog::new();
     let domains = pair();
@@ -317,63 +225,6 @@ fn answers_find_their_calls_in_any_order() {
     let later = Instant::now() + Duration::from_secs(600);
     let answer = call.wait_until(later).expect("there").expect("answer");
     assert_eq!(answer.to_vec(), b"y");
-}
-
-#[test]
-fn many_callers_and_many_workers() {
-    let _dog = Watchdog::new();
-    let domains = pair();
-    let service = domains.0.serve("x").expect("serve");
-    let taken = [const { AtomicU32::new(0) }; 3];
-    thread::scope(|s| {
-        let workers: Vec<_> = taken
-            .iter()
-            .map(|taken| {
-                let service = service.clone();
-                s.spawn(move || {
-                    loop {
-                        let request = service.recv().expect("recv");
-                        taken.fetch_add(1, Ordering::Relaxed);
-                        let bytes = request.to_vec();
-                        if bytes == b"stop" {
-                            return request.reply(b"").expect("reply");
-                        }
-                        let mut reply = request.alloc(bytes.len()).expect("alloc");
-                        reply.write(0, &bytes).expect("write");
-                        request.reply(reply).expect("reply");
-                    }
-                })
-            })
-            .collect();
-        let clients: Vec<Client> = (0..3)
-            .map(|_| domains.1.client("x").expect("client"))
-            .collect();
-        let callers: Vec<_> = (0..6u8)
-            .map(|caller| {
-                let client = clients[usize::from(caller) / 2].clone();
-                s.spawn(move || {
-                    for i in 0..200u8 {
-                        let said = [caller, i];
-                        match i % 3 {
-                            0 => assert_eq!(client.call(&said).expect("call").to_vec(), said),
-                            1 => {
-                                let hour = Duration::from_secs(3600);
-                                let answer = client.call_timeout(&said, hour).expect("call");
-                                assert_eq!(answer.to_vec(), said);
-                            }
-                            _ => drop(client.begin(&said).expect("begin")),
-                        }
-                    }
-                })
-            })
-            .collect();
-        callers.into_iter().for_each(|c| c.join().expect("caller"));
-        for _ in &workers {
-            clients[0].call(b"stop").expect("stop");
-        }
-    });
-    let taken = taken.map(|taken| taken.load(Ordering::Relaxed));
-    assert!(taken.iter().all(|taken| *taken > 0), "{taken:?}");
 }
 
 #[test]

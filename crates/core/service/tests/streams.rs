@@ -1,15 +1,12 @@
 //! Many items within one call, either way.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{Domain, ErrorKind, Listener, Receiver, Sender};
 use tranship_service::{
     CallError, CallOptions, Client, Request, Service, ServiceOptions, Services,
 };
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, block_on};
 
 fn domains() -> (Domain, Domain) {
     let a = Domain::builder().name("a").helper_thread(true).embedded();
@@ -43,23 +40,6 @@ fn streams() -> CallOptions {
     CallOptions::new().streams()
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
 /// Doubles each item as it comes; then says how many there were.
 fn double(request: Request) {
     let mut items = 0u8;
@@ -72,39 +52,6 @@ fn double(request: Request) {
         items = items.wrapping_add(1);
     }
     request.reply(&[items]).expect("reply");
-}
-
-#[test]
-fn items_go_both_ways_and_in_order() {
-    let _dog = Watchdog::new();
-    let (_a, _b, client, worker) = with_worker(double);
-    let call = client.begin_with(b"", streams().method(5)).expect("begin");
-    thread::scope(|s| {
-        s.spawn(|| {
-            for i in 0..100u8 {
-                let mut item = client.alloc(1 + usize::from(i)).expect("alloc");
-                item.fill(i);
-                call.send(item).expect("send");
-            }
-            call.finish();
-        });
-        for i in 0..100u8 {
-            let item = call.recv().expect("recv").expect("an item");
-            assert_eq!(
-                (item.word, item.to_vec()),
-                (0, vec![i.wrapping_mul(2); 1 + usize::from(i)])
-            );
-        }
-    });
-    assert!(call.recv().expect("recv").is_none());
-    let over = call.send(b"more").unwrap_err();
-    assert_eq!(over.kind(), ErrorKind::ChannelState, "{over}");
-    assert_eq!(call.wait().expect("answer").to_vec(), [100]);
-    let none = client.begin(b"stop").expect("begin");
-    assert_eq!(none.send(b"x").unwrap_err().kind(), ErrorKind::BadArgument);
-    assert_eq!(none.recv().unwrap_err().kind(), ErrorKind::BadArgument);
-    none.wait().expect("stop");
-    worker.join().expect("worker");
 }
 
 /// One thread does all: the client's items and the service's stop at the window, and go on.
@@ -179,28 +126,6 @@ fn waiting_for_the_answer_lets_go_of_items() {
         let call = client.begin_with(b"", streams()).expect("begin");
         assert_eq!(call.wait().expect("answer").to_vec(), b"sent");
     }
-    client.call(b"stop").expect("stop");
-    worker.join().expect("worker");
-}
-
-#[test]
-fn a_call_that_is_dropped_ends_both_streams() {
-    let _dog = Watchdog::new();
-    let (told, tell) = std::sync::mpsc::channel();
-    let (_a, _b, client, worker) = with_worker(move |request| {
-        while request.send(b"item").is_ok() {}
-        let error = request.send(b"item").unwrap_err();
-        told.send((error.kind(), request.recv().unwrap_err().kind()))
-            .expect("told");
-    });
-    let call = client.begin_with(b"", streams()).expect("begin");
-    assert_eq!(
-        call.recv().expect("recv").expect("an item").to_vec(),
-        b"item"
-    );
-    drop(call);
-    let gone = ErrorKind::PeerGone;
-    assert_eq!(tell.recv().expect("told"), (gone, gone));
     client.call(b"stop").expect("stop");
     worker.join().expect("worker");
 }

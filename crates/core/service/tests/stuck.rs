@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{ChannelOptions, Domain, ErrorKind, Listener, Receiver, Sender};
 use tranship_service::{Call, CallOptions, Client, Service, ServiceOptions, Services};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, block_on};
 
 /// The word of a cancellation, without its call.
 const CANCEL: u64 = 1 << 63;
@@ -74,23 +74,6 @@ impl Woken {
 
     fn is_woken(&self) -> bool {
         self.0.load(Ordering::SeqCst)
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
     }
 }
 

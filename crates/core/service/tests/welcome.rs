@@ -1,14 +1,12 @@
 //! A client and the parties that have a service's name: those that take its channels and say nothing, and those that serve.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tranship_core::{ChannelOptions, Domain, ErrorKind, Listener, PoolOptions, Receiver, Sender};
 use tranship_service::{Service, ServiceOptions, Services};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, block_on};
 
 fn first() -> Domain {
     let a = Domain::builder().name("a").helper_thread(true).embedded();
@@ -19,23 +17,6 @@ fn join(first: &Domain, name: &str) -> Domain {
     let path = first.socket_path().expect("socket");
     let builder = Domain::builder().name(name).socket(path);
     builder.helper_thread(true).connect().expect("connect")
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// A party that takes both channels of so many clients, and welcomes none. It counts them, and keeps the channels.

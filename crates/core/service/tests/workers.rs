@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use tranship_core::{Domain, DomainId, ErrorKind};
 use tranship_service::{CallError, Client, ServiceOptions, Services};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, until};
 
 fn first() -> Domain {
     let a = Domain::builder().name("a").helper_thread(true).embedded();
@@ -16,12 +16,6 @@ fn join(first: &Domain, name: &str) -> Domain {
     let path = first.socket_path().expect("socket");
     let builder = Domain::builder().name(name).socket(path);
     builder.helper_thread(true).connect().expect("connect")
-}
-
-fn until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        thread::yield_now();
-    }
 }
 
 /// A process of the service: its answers are its domain's id. It ends after `stop`, and lets go of `die` with its domain.

@@ -1,15 +1,13 @@
 //! Typed services: what travels, and which definitions refuse each other.
 #![cfg(feature = "service")]
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::error::TypeMismatch;
 use tranship_core::{Buffer, Domain, ErrorKind};
 use tranship_service::{CallOptions, Request, ServiceOptions, Services};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, block_on};
 use tranship_typed::{Client, Fault, Interface, Message, Service, Value, reply_draft, service};
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -130,23 +128,6 @@ fn domains() -> (Domain, Domain) {
     let path = a.socket_path().expect("socket");
     let b = Domain::builder().name("b").socket(path);
     (a, b.helper_thread(true).connect().expect("connect"))
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// Serves in a thread until the future or the closure is done.

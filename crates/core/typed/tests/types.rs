@@ -1,13 +1,9 @@
 //! Typed channels: what travels, and which ends refuse each other.
 
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tranship_core::error::TypeMismatch;
 use tranship_core::{self as core, ChannelOptions, Domain, ErrorKind, PoolOptions};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, block_on};
 use tranship_typed::{Message, Receiver, Sender};
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -100,23 +96,6 @@ fn both<S: core::ChannelEnd + Send, R: core::ChannelEnd + Send>(
 ) -> (S, R) {
     let (sender, receiver) = open(domains, address);
     (sender.expect("accept"), receiver.expect("open"))
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 #[test]

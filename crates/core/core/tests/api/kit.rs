@@ -1,17 +1,15 @@
 //! What every test here starts with.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::error::{Limit, Refusal, RefusalCode, Shortage};
 use tranship_core::{
-    Body, Buffer, BufferId, BufferMut, ChannelOptions, Domain, Error, Message, Outcome, PollItem,
-    Pool, PoolOptions, Receiver, SendError, Sender, Trust, View, poll,
+    Body, Buffer, BufferId, BufferMut, ChannelOptions, Domain, Error, Message, PollItem, Pool,
+    PoolOptions, Receiver, SendError, Sender, Trust, View, poll,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
+pub(crate) use tranship_testkit::{block_on, until};
 
 pub(crate) const KIB: usize = 1 << 10;
 /// The chunk size of the pools here.
@@ -105,31 +103,6 @@ pub(crate) fn pool_of(domain: &Domain, trust: Trust) -> Pool {
 /// Access at an address of this process.
 pub(crate) fn access(at: *const u8) -> Access {
     Probe::new().touch(at.expose_provenance())
-}
-
-/// Runs a future on this thread.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-/// Waits until something is so, under the test's watchdog.
-pub(crate) fn until(mut so: impl FnMut() -> bool) {
-    while !so() {
-        thread::yield_now();
-    }
 }
 
 pub(crate) fn filled(pool: &Pool, len: usize, byte: u8) -> Buffer {
@@ -252,13 +225,6 @@ impl Given {
         match self {
             Given::Mine(buf) => buf.freeze(),
             Given::Shared(buf) => buf,
-        }
-    }
-
-    pub(crate) fn send(self, to: &mut Sender) -> Result<Outcome, SendError<Given>> {
-        match self {
-            Given::Mine(buf) => to.send(buf).map_err(|failed| failed.map(Given::Mine)),
-            Given::Shared(buf) => to.send(buf).map_err(|failed| failed.map(Given::Shared)),
         }
     }
 

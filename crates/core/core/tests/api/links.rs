@@ -76,23 +76,6 @@ fn every_way_of_waiting_delivers() {
     }
 }
 
-#[test]
-fn a_batch_may_be_longer_than_the_ring() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8));
-    thread::scope(|s| {
-        s.spawn(|| {
-            let bufs = (0..100).map(|i| filled(&pool, 16, i)).collect::<Vec<_>>();
-            sender.send_many(bufs).expect("batch");
-        });
-        for i in 0..100u8 {
-            assert_eq!(receiver.recv().expect("recv").to_vec(), [i; 16]);
-        }
-    });
-}
-
 /// All that are there come in one call, of every kind and in order; the first is waited for, and the end is told when all are taken.
 #[test]
 fn many_are_received_at_once() {
@@ -328,27 +311,6 @@ fn nothing_is_dropped_for_a_receiver_that_is_gone() {
 }
 
 #[test]
-fn a_blocked_sender_goes_on_when_the_receiver_takes() {
-    let _dog = dog();
-    let (a, b) = pair();
-    for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
-        let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), lines(2).wait(wait));
-        thread::scope(|s| {
-            let sending = s.spawn(move || {
-                for i in 0..50 {
-                    sender.send((b"", i)).expect("send");
-                }
-                sender
-            });
-            for i in 0..50 {
-                assert_eq!(receiver.recv().expect("recv").word, i);
-            }
-            assert_eq!(sending.join().expect("sender").queued(), 0);
-        });
-    }
-}
-
-#[test]
 fn receiving_with_a_time_limit() {
     let _dog = dog();
     let (a, b) = pair();
@@ -370,39 +332,6 @@ fn receiving_with_a_time_limit() {
             7
         );
     }
-}
-
-#[test]
-fn control_messages_go_back() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4));
-    assert!(sender.try_recv_back().expect("open").is_none());
-    for round in 0..10u64 {
-        receiver.send_back((b"credit", round)).expect("control");
-        let control = sender.try_recv_back().expect("open").expect("there");
-        assert_eq!(
-            (control.word, control.to_vec()),
-            (round, b"credit".to_vec())
-        );
-    }
-    assert!(receiver.send_back(&[0; 41][..]).is_err());
-    let mut sent = 0u64;
-    let full = loop {
-        match receiver.send_back((b"", sent)) {
-            Ok(()) => sent += 1,
-            Err(error) => break error,
-        }
-    };
-    assert!(full.kind() == ErrorKind::Full, "after {sent}");
-    for i in 0..sent {
-        let control = sender.try_recv_back().expect("open").expect("there");
-        assert_eq!(control.word, i);
-    }
-    assert!(sender.try_recv_back().expect("open").is_none());
-    // The data ring is not touched by it.
-    sender.send((b"data", 1)).expect("send");
-    assert_eq!(receiver.recv().expect("recv").to_vec(), b"data");
 }
 
 #[test]

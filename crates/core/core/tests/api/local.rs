@@ -42,39 +42,6 @@ fn one_domain_is_enough() {
 }
 
 #[test]
-fn what_was_not_taken_is_free_when_the_receiver_goes() {
-    let _dog = dog();
-    let a = Domain::embedded().expect("embedded");
-    let (mut to, from) = local(&a, &a, "untaken", ChannelOptions::new());
-    let pool = pool(&a, 4);
-    let bufs: Vec<_> = (0..10)
-        .map(|_| pool.alloc(KIB).expect("alloc").freeze())
-        .collect();
-    to.send_many(bufs).expect("send");
-    drop(from);
-    drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
-    let failed = to
-        .send(pool.alloc(KIB).expect("alloc").freeze())
-        .expect_err("gone");
-    assert_eq!(failed.kind(), ErrorKind::PeerGone);
-}
-
-#[test]
-fn a_full_ring_is_full() {
-    let _dog = dog();
-    let a = Domain::embedded().expect("embedded");
-    let options = ChannelOptions::new().lines(4);
-    let (mut to, mut from) = local(&a, &a, "full", options);
-    let pool = pool(&a, 4);
-    let bufs = (0..4).map(|_| pool.alloc(KIB).expect("alloc").freeze());
-    to.send_many(bufs).expect("four fit");
-    let failed = to.try_send(b"one more").expect_err("four fit");
-    assert_eq!(failed.kind(), ErrorKind::Full);
-    drop(from.recv().expect("recv"));
-    to.send(b"fits").expect("send");
-}
-
-#[test]
 fn levels_that_are_not_taken() {
     let _dog = dog();
     let a = Domain::embedded().expect("embedded");

@@ -100,44 +100,6 @@ fn all_pieces_are_the_receivers_at_every_level() {
     }
 }
 
-/// There, back by a move, on, and to the one whose they are.
-#[test]
-fn they_go_round_and_are_counted_right() {
-    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut ab, mut b_in) = link(&a, &b, "ab");
-        let (mut ba, mut a_in) = link(&b, &a, "ba");
-        let pool = pool_of(&a, trust);
-        let (lists, theirs) = (crate::kit::pool(&a, 1), crate::kit::pool(&b, 1));
-        pool.allow_forward(b.id()).expect("allow");
-        for _ in 0..20 {
-            let mut all = of(&pool, &[(100, 1), (200, 2)]);
-            all.set_list_pool(&lists);
-            ab.send(all).expect("move");
-            match trust.all_write() {
-                true => {
-                    let mut there = moved(&mut b_in);
-                    there.set_list_pool(&theirs);
-                    ba.send(there).expect("move back");
-                }
-                false => {
-                    let mut there = shared(&mut b_in);
-                    there.set_list_pool(&theirs);
-                    ba.send(there).expect("share back");
-                }
-            }
-            // What was sent is not written by its pool's writer any more.
-            let home = shared(&mut a_in);
-            assert_eq!(home.len(), 300);
-            uses(&pool, 2);
-        }
-        drop(pool.alloc_now(4 * CHUNK).expect("nobody has any"));
-        uses(&lists, 0);
-        uses(&theirs, 0);
-    }
-}
-
 /// An aggregate out of a pool of level `none` is copied, all of it or nothing.
 #[test]
 fn what_is_copied_waits_for_room_for_all() {

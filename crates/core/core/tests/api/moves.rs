@@ -1,14 +1,8 @@
 //! Buffers that are given away: each has one holder at a time, which may write it where the pool's level of trust lets it, and comes back to its pool
 //! when that holder drops it.
 
-mod walk;
-
 use crate::kit::*;
-use tranship_core::error::RefusalCode;
-use tranship_core::{
-    Buffer, BufferId, BufferMut, ChannelOptions, ErrorKind, Pool, PoolOptions, Sender, Trust,
-    WhenFull,
-};
+use tranship_core::{BufferMut, ChannelOptions, ErrorKind, Pool, PoolOptions, Trust, WhenFull};
 use tranship_testkit::probe::Access;
 
 const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
@@ -149,78 +143,6 @@ fn what_is_not_sent_comes_back() {
     }
 }
 
-/// Shared and moved ones, in parts and inline, come as they went, in order.
-#[test]
-fn both_kinds_travel_on_one_channel() {
-    for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
-        let pool = pool_of(&a, trust);
-        for round in 0..200u8 {
-            let kept = written(&pool, 100, round).freeze();
-            to.send(kept.slice(10..30)).expect("send");
-            to.send(written(&pool, 200, round + 1)).expect("move");
-            to.send((&[round], 3)).expect("inline");
-            to.send(written(&pool, 300, round + 2).freeze())
-                .expect("send");
-            let part = buf(from.recv().expect("recv"));
-            assert_eq!(part.to_vec(), [round; 20]);
-            let mut whole = Given::next(&mut from, trust);
-            assert_eq!(whole.to_vec(), [round + 1; 200]);
-            whole.write(&[0; 100]);
-            assert_eq!(from.recv().expect("recv").to_vec(), [round]);
-            assert_eq!(from.recv().expect("recv").to_vec(), [round + 2; 300]);
-            assert_eq!(part.to_vec(), [round; 20]);
-            assert_eq!(kept.to_vec(), [round; 100]);
-        }
-        is_whole(&pool);
-    }
-}
-
-#[test]
-fn it_goes_on_and_comes_back() {
-    for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
-        let c = join(&a, "c");
-        let (mut ab, mut b_in) = link(&a, &b, "ab");
-        let (mut bc, mut c_in) = link(&b, &c, "bc");
-        let (mut ca, mut a_in) = link(&c, &a, "ca");
-        let pool = pool_of(&a, trust);
-        ab.send(written(&pool, 50, 1)).expect("move");
-        let got = Given::next(&mut b_in, trust);
-        let (id, at_b) = (got.id(), got.view().as_ptr());
-        let error = got.send(&mut bc).expect_err("no right");
-        assert_eq!(refusal(&error.error), Some(RefusalCode::NotYours));
-        let mut got = error.unsent;
-        for domain in [&b, &c] {
-            pool.allow_forward(domain.id()).expect("allow");
-        }
-        let byte = u8::from(trust.all_write()) + 1;
-        got.write(&[2; 50]);
-        got.send(&mut bc).expect("move on");
-        if trust == Trust::Half {
-            assert_eq!(access(at_b), Access::None, "b has it no more");
-        }
-        let got = Given::next(&mut c_in, trust);
-        assert_eq!((got.id(), got.to_vec()), (id, vec![byte; 50]));
-        got.send(&mut ca).expect("move back");
-        // Another domain may still have it, as far as the writer knows: it is written only as another buffer.
-        let home = buf(a_in.recv().expect("recv"));
-        assert_eq!((home.id(), home.to_vec()), (id, vec![byte; 50]));
-        assert_eq!(home.bytes().is_some(), trust == Trust::Producer);
-        let home = home.try_into_mut().expect_err("it was sent");
-        // Around once more, shared.
-        ab.send(home).expect("share");
-        let shared = buf(b_in.recv().expect("recv"));
-        assert_eq!((shared.id(), shared.to_vec()), (id, vec![byte; 50]));
-        assert!(pool.alloc_now(4 * CHUNK).is_err(), "b has it");
-        drop(shared);
-        is_whole(&pool);
-    }
-}
-
 /// A buffer that another domain writes is not looked up. That domain may share it, also with its writer. A buffer that is only read there is.
 #[test]
 fn what_is_given_to_be_written_is_not_looked_up() {
@@ -259,37 +181,6 @@ fn what_is_given_to_be_written_is_not_looked_up() {
             drop(from.recv().expect("recv"));
         }
     }
-}
-
-#[test]
-fn a_frozen_buffer_that_nobody_else_has_is_exclusive_again() {
-    for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
-        let pool = pool_of(&a, trust);
-        for len in [50, 2 * CHUNK] {
-            let frozen = written(&pool, len, 1).freeze();
-            let copy = frozen.clone();
-            let frozen = frozen.try_into_mut().expect_err("there is a copy");
-            drop(copy);
-            let mut again = frozen.try_into_mut().expect("there is none");
-            again.write(0, &vec![2; len]).expect("inside");
-            to.send(again).expect("move");
-            assert_eq!(Given::next(&mut from, trust).to_vec(), vec![2; len]);
-            let frozen = written(&pool, len, 3).freeze();
-            to.send(frozen.clone()).expect("send");
-            drop(from.recv().expect("recv"));
-            drop(frozen.try_into_mut().expect_err("it was sent"));
-        }
-        is_whole(&pool);
-    }
-}
-
-/// Buffers of a domain of the random walk.
-enum Held {
-    Mut(BufferMut),
-    Shared(Buffer),
 }
 
 /// Handles of pools whose domain ends first do no harm.

@@ -3,9 +3,7 @@
 use crate::kit::*;
 use tranship_core::admin::StatRecord;
 use tranship_core::error::{Refusal, RefusalCode};
-use tranship_core::{
-    Aggregate, Body, ChannelOptions, ErrorKind, Outcome, Pool, PoolOptions, Trust,
-};
+use tranship_core::{ChannelOptions, ErrorKind, Outcome, Pool, PoolOptions, Trust};
 use tranship_testkit::probe::Access;
 
 /// Every mapping of a buffer's memory in its writer and in a reader.
@@ -222,38 +220,6 @@ fn memory_that_others_write_has_no_slices() {
         let copy = again.freeze();
         let other = writable(copy.clone(), &pool);
         assert_eq!(other.view().to_vec()[1..], *b"xyz");
-    }
-}
-
-/// Buffers that are sent, sent on and sent back are the same at every level.
-#[test]
-fn everything_travels_where_all_write() {
-    for trust in [Trust::Half, Trust::Full] {
-        everything_travels(trust);
-    }
-}
-
-fn everything_travels(trust: Trust) {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
-    let (mut back, mut home) = link(&b, &a, "y");
-    let pool = pool_of(&a, trust);
-    pool.allow_forward(b.id()).expect("a right");
-    for round in 0..200u8 {
-        let buf = pool.copy(&[round; 3000]).expect("a buffer").freeze();
-        let mut pieces = Aggregate::new();
-        pieces.push_back(buf.slice(..10)).expect("room");
-        pieces.push_back(buf).expect("room");
-        to.send(pieces).expect("send");
-        let Body::Aggregate(got) = from.recv().expect("recv").body else {
-            panic!("an aggregate was sent")
-        };
-        assert_eq!(got.to_vec(), [round; 3010]);
-        back.send(got.pieces()[1].clone()).expect("send back");
-        let whole = crate::kit::buf(home.recv().expect("recv"));
-        assert_eq!(whole.to_vec(), [round; 3000]);
-        assert!(whole.bytes().is_none());
     }
 }
 

@@ -1,37 +1,10 @@
 //! Publishers and subscribers that come and go.
 
-use super::{World, block_on, buffer, frame};
+use super::{World, block_on, frame};
 use std::time::Duration;
 use tranship_core::{Domain, ErrorKind};
 use tranship_testkit::{Between, Keeps, Watchdog};
 use tranship_topic::{Publisher, Subscriber, TopicOptions, Topics};
-
-#[test]
-fn a_publisher_that_ends_is_told_of_and_the_next_one_found() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut publisher, mut subscriber) = world.both(TopicOptions::new());
-    let sent = frame(&mut publisher, b"the last one");
-    publisher.send(sent).expect("send");
-    let kept = buffer(subscriber.recv().expect("a message"));
-    let sent = frame(&mut publisher, b"not yet taken");
-    publisher.send(sent).expect("send");
-    drop(publisher);
-    assert_eq!(
-        subscriber.recv().expect("what the ring has").to_vec(),
-        b"not yet taken"
-    );
-    let error = subscriber.recv().expect_err("it has ended");
-    assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
-    let mut publisher = world.here.publish("camera").expect("publish again");
-    while publisher.subscribers() == 0 {
-        assert!(subscriber.try_recv().expect("nothing").is_none());
-        publisher.tend().expect("tend");
-    }
-    publisher.send(b"again").expect("send");
-    assert_eq!(subscriber.recv().expect("a message").to_vec(), b"again");
-    assert_eq!(kept.to_vec(), b"the last one");
-}
 
 /// The manager lets the publisher send, and says so to the publisher first.
 #[test]

@@ -15,6 +15,7 @@ mod reliable;
 mod waiting;
 
 use tranship_core::{Body, Buffer, Domain, Message};
+use tranship_testkit::block_on;
 use tranship_topic::{Publisher, Subscriber, SubscriberOptions, TopicOptions, Topics};
 /// A domain with a manager, and a way to join it.
 struct World {
@@ -74,38 +75,9 @@ fn frame(publisher: &mut Publisher, bytes: &[u8]) -> Buffer {
     frame.freeze()
 }
 
-/// The words of what is there, in order.
-fn rest(subscriber: &mut Subscriber) -> Vec<u64> {
-    let next = || subscriber.try_recv().expect("a message");
-    let words: Vec<u64> = std::iter::from_fn(next)
-        .map(|message| message.word)
-        .collect();
-    assert!(words.is_sorted());
-    words
-}
-
 fn buffer(message: Message) -> Buffer {
     match message.body {
         Body::Buffer(buffer) => buffer,
         other => panic!("not a buffer: {other:?}"),
-    }
-}
-
-/// Runs a future without a runtime.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = std::task::Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        let mut context = std::task::Context::from_waker(&waker);
-        match future.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(done) => return done,
-            std::task::Poll::Pending => std::thread::park(),
-        }
     }
 }

@@ -122,36 +122,3 @@ fn ended_subscriptions_of_one_domain_do_not_add_up() {
         publisher.tend().expect("tend");
     }
 }
-
-#[test]
-fn buffers_outlive_their_subscription() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut publisher, mut subscriber) = world.both(TopicOptions::new().depth(2));
-    let mut kept = Vec::new();
-    for n in 0..20u64 {
-        let sent = frame(&mut publisher, &n.to_le_bytes());
-        publisher.send(sent).expect("send");
-        kept.push(buffer(subscriber.recv().expect("a message")));
-    }
-    drop(subscriber);
-    while publisher.subscribers() > 0 {
-        publisher.tend().expect("tend");
-    }
-    assert_eq!(
-        publisher.status().subscribers.len(),
-        1,
-        "its desk is still looked at"
-    );
-    for n in 0..500u64 {
-        let sent = frame(&mut publisher, &(n + 1000).to_le_bytes());
-        publisher.send(sent).expect("send");
-    }
-    for (n, kept) in (0u64..).zip(&kept) {
-        assert_eq!(kept.to_vec(), n.to_le_bytes(), "{n}");
-    }
-    drop(kept);
-    while !publisher.status().subscribers.is_empty() {
-        publisher.tend().expect("tend");
-    }
-}

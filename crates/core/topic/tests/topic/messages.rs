@@ -1,50 +1,9 @@
 //! Messages: sending them, and receiving all, some or the newest.
 
-use super::{World, buffer, frame, rest};
-use tranship_core::{Aggregate, Body, Domain, ErrorKind, Outcome, Receiver, Sender};
+use super::{World, buffer, frame};
+use tranship_core::{Aggregate, Body, Domain, ErrorKind, Receiver, Sender};
 use tranship_testkit::Watchdog;
 use tranship_topic::{Publisher, SubscriberOptions, TopicOptions, Topics};
-
-#[test]
-fn what_is_published_is_received() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut publisher, mut subscriber) = world.both(TopicOptions::new());
-    for n in 0..1000u64 {
-        let bytes = n.to_le_bytes();
-        let sent = frame(&mut publisher, &bytes);
-        assert_eq!(publisher.send((sent, n)).expect("send"), Outcome::Sent);
-        publisher.send((&b"in the line"[..], n)).expect("send");
-        let message = subscriber.recv().expect("a buffer");
-        assert_eq!((message.word, message.to_vec()), (n, bytes.to_vec()));
-        let message = subscriber.recv().expect("bytes");
-        assert_eq!(
-            (message.word, message.to_vec()),
-            (n, b"in the line".to_vec())
-        );
-    }
-    assert_eq!(subscriber.missed(), 0);
-    assert!(subscriber.try_recv().expect("nothing").is_none());
-    let buffers = publisher.status().buffers;
-    assert!(
-        buffers <= 16 + 64 + 12,
-        "{buffers} buffers are not collected"
-    );
-}
-
-#[test]
-fn a_subscriber_that_is_late_counts_what_it_missed() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut publisher, mut subscriber) = world.both(TopicOptions::new().depth(4));
-    for n in 0..10u64 {
-        let sent = frame(&mut publisher, &n.to_le_bytes());
-        publisher.send((sent, n)).expect("send");
-    }
-    let words = rest(&mut subscriber);
-    assert!(words.ends_with(&[8, 9]), "{words:?}");
-    assert_eq!(words.len() as u64 + subscriber.missed(), 10);
-}
 
 #[test]
 fn late_joiners_get_the_history_and_others_the_newest() {

@@ -1,44 +1,10 @@
 //! Subscribers that hold a publisher back, and are named.
 
-use super::{World, rest};
+use super::World;
 use std::time::Duration;
 use tranship_core::{ErrorKind, Outcome, PoolOptions, Receiver, Sender};
 use tranship_testkit::Watchdog;
 use tranship_topic::{Subscriber, SubscriberOptions, TopicOptions, Topics, WhenBehind};
-
-#[test]
-fn a_reliable_subscriber_holds_the_publisher_back_for_a_time() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let drops = TopicOptions::new()
-        .depth(4)
-        .when_behind(WhenBehind::DropNew);
-    let mut publisher = world.here.publish_with("camera", drops).expect("publish");
-    let mut subscriber = world.subscribe(&mut publisher, SubscriberOptions::new().reliable());
-    let sent = (0..10).map(|n| publisher.send((b"x", n)).expect("send"));
-    let sent = sent.filter(|outcome| *outcome == Outcome::Sent).count();
-    assert_eq!((sent, publisher.status().dropped), (4, 6));
-    let words: Vec<u64> = (0..4)
-        .map(|_| subscriber.recv().expect("a message").word)
-        .collect();
-    assert_eq!((words, subscriber.missed()), (vec![0, 1, 2, 3], 0));
-    assert!(subscriber.status().reliable);
-    drop((publisher, subscriber));
-
-    let waits = TopicOptions::new()
-        .depth(4)
-        .when_behind(WhenBehind::Wait(Duration::from_millis(5)));
-    let mut publisher = world.here.publish_with("camera", waits).expect("publish");
-    let mut subscriber = world.subscribe(&mut publisher, SubscriberOptions::new().reliable());
-    for n in 0..6 {
-        assert_eq!(publisher.send((b"x", n)).expect("send"), Outcome::Sent);
-    }
-    assert_eq!(publisher.status().demoted, 1);
-    let words = rest(&mut subscriber);
-    assert!(words.ends_with(&[4, 5]), "{words:?}");
-    assert_eq!(words.len() as u64 + subscriber.missed(), 6);
-    assert!(!subscriber.status().reliable);
-}
 
 /// A caller may have an error, at once or after a time, whatever the options say of a full ring.
 #[test]

@@ -8,25 +8,6 @@ use tranship_core::{Aggregate, ErrorKind, Outcome, PollItem, PoolOptions, poll};
 use tranship_testkit::Watchdog;
 use tranship_topic::{SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
-#[test]
-fn a_sleeper_is_woken() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let (mut publisher, mut subscriber) = world.both(TopicOptions::new());
-    let (said, heard) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        for _ in 0..200 {
-            said.send(subscriber.recv().expect("a message").word)
-                .expect("told");
-        }
-    });
-    for n in 0..200 {
-        publisher.send((b"x", n)).expect("send");
-        assert_eq!(heard.recv().expect("heard"), n);
-    }
-    reader.join().expect("read all");
-}
-
 /// Nobody calls for the publisher: the domain's helper thread takes subscribers in and memory back.
 #[test]
 fn an_idle_publisher_is_tended() {
@@ -143,41 +124,6 @@ fn an_aggregate_awaits_the_memory_of_its_list() {
     assert_eq!(block_on(sends).expect("sent"), Outcome::Sent);
     let message = subscriber.recv().expect("a message");
     assert_eq!((message.word, message.to_vec()), (7, b"headbytes".to_vec()));
-}
-
-#[test]
-fn a_message_shows_up_on_the_domains_descriptor() {
-    let _dog = Watchdog::new();
-    let world = World::new();
-    let mut publisher = world.here.publish("camera").expect("publish");
-    let there = world.join();
-    let mut subscriber = there.subscribe("camera").expect("subscribe");
-    while publisher.subscribers() == 0 || !subscriber.status().joined {
-        assert!(subscriber.try_recv().expect("nothing").is_none());
-    }
-    std::thread::scope(|scope| {
-        let (armed, is_armed) = std::sync::mpsc::channel();
-        let reads = scope.spawn(move || {
-            for n in 0..20u64 {
-                let message = loop {
-                    if let Some(message) = subscriber.try_recv().expect("no error") {
-                        break message;
-                    }
-                    if subscriber.arm().expect("arm") {
-                        let _ = armed.send(()); // the publisher may have sent all
-                        poll(&mut [PollItem::domain(&there)], None).expect("poll");
-                        subscriber.disarm();
-                    }
-                };
-                assert_eq!(message.word, n);
-            }
-        });
-        for n in 0..20u64 {
-            is_armed.recv().expect("the subscriber waits");
-            publisher.send((b"x", n)).expect("send");
-        }
-        reads.join().expect("no panic");
-    });
 }
 
 /// It joins while it is polled, beside something else; each message and the end make it ready.
