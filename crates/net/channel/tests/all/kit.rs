@@ -1,15 +1,15 @@
 //! Common start of every test here.
 
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tranship_channel::Over;
 use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender, Trust};
 use tranship_testkit::Watchdog;
+pub(crate) use tranship_testkit::block_on;
 use tranship_transport::Backend;
 use tranship_transport::net::{Credentials, Net, Timing, certificate};
 
@@ -145,27 +145,6 @@ pub(crate) fn pattern(number: u64, len: usize) -> Vec<u8> {
         state.to_le_bytes()[0]
     };
     std::iter::repeat_with(next).take(len).collect()
-}
-
-/// Wakes the thread that runs a future.
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// A waker of this thread's, and how often it was woken.

@@ -5,7 +5,7 @@ use crate::slow::{Shared, Slow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Domain, ErrorKind};
+use tranship_core::{Domain, ErrorKind};
 use tranship_testkit::Random;
 
 fn slow_ends(name: &str) -> (World, String, Arc<Shared>) {
@@ -44,33 +44,4 @@ fn what_is_not_reported_is_not_taken() {
     for number in 0..=5 {
         assert_eq!(from.recv().expect("recv").word, number);
     }
-}
-
-#[test]
-fn a_stream_of_everything_over_one_that_takes_its_time() {
-    let _dog = dog();
-    let (world, address, shared) = slow_ends("stream");
-    let options = || ChannelOptions::new().lines(16);
-    let (mut to, mut from) = world.channel_with(&address, options(), options());
-    let pool = pool(&world.a, 8 << 20);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for number in 0..300 {
-                crate::messages::send(&mut to, &pool, number);
-            }
-            to.wait_taken(None).expect("all taken");
-            drop(to);
-        });
-        for number in 0..300 {
-            let message = from.recv().expect("recv");
-            crate::messages::check(&address, number, &message);
-        }
-        let end = from.recv().expect_err("closed");
-        assert_eq!(end.kind(), ErrorKind::PeerGone, "{end}");
-    });
-    let most = usize::try_from(pool.max_bytes()).expect("small");
-    drop(pool.alloc(most).expect("all of it"));
-    let seen = [&shared.late_done, &shared.late, &shared.late_bytes];
-    let seen = seen.map(|count| count.load(Ordering::Relaxed));
-    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
 }

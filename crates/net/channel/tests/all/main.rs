@@ -14,7 +14,6 @@ mod late;
 mod liars;
 mod lost;
 mod messages;
-mod model;
 mod programs;
 mod room;
 mod shown;

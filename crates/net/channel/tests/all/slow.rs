@@ -5,7 +5,7 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_core::Error;
 use tranship_testkit::Random;
 use tranship_transport::{Backend, Copying, FrameBytes, Met, Source, Target, Transport};
@@ -21,10 +21,6 @@ pub(crate) struct Shared {
     random: Mutex<Random>,
     /// While it is set, the carrier reports no frame as taken.
     pub(crate) holds: AtomicBool,
-    /// Counts of what was there and not given: taken frames, frames, and bytes.
-    pub(crate) late_done: AtomicU64,
-    pub(crate) late: AtomicU64,
-    pub(crate) late_bytes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -41,9 +37,6 @@ impl Slow {
         let shared = Shared {
             random: Mutex::new(random),
             holds: AtomicBool::new(false),
-            late_done: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            late_bytes: AtomicU64::new(0),
         };
         Slow {
             inner: Copying,
@@ -98,7 +91,6 @@ impl Transport for End {
     fn recv(&mut self) -> Result<Option<(FrameBytes, usize)>, Error> {
         self.is_late = self.shared.is_late();
         if self.is_late {
-            self.shared.late.fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         }
         self.inner.recv()
@@ -111,7 +103,6 @@ impl Transport for End {
     fn fill(&mut self, place: &mut dyn Target) -> Result<bool, Error> {
         self.is_late = self.shared.is_late();
         if self.is_late {
-            self.shared.late_bytes.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
         self.inner.fill(place)
@@ -120,9 +111,6 @@ impl Transport for End {
     fn done(&mut self) -> u64 {
         while self.owes() && !(self.shared.is_late() || self.shared.is_late()) {
             self.done += 1;
-        }
-        if self.owes() {
-            self.shared.late_done.fetch_add(1, Ordering::Relaxed);
         }
         self.done
     }

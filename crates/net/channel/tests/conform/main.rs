@@ -5,7 +5,7 @@
 //! failing program is reduced to a smaller one.
 
 #[path = "../all/kit.rs"]
-#[allow(dead_code, reason = "the other tests use all of it")]
+#[allow(dead_code, unused_imports, reason = "the other tests use all of it")]
 mod kit;
 mod mapped;
 mod order;
@@ -119,36 +119,36 @@ fn shm_sealed_between_processes() {
 
 #[test]
 fn copy() {
-    random("copy", (60, 200), &Stage::threads("copy", DOMAINS));
+    random("copy", (30, 200), &Stage::threads("copy", DOMAINS));
 }
 
 /// Over a backend that says everything late.
 #[test]
 fn late() {
-    random("late", (60, 200), &Stage::threads("slow", DOMAINS));
+    random("late", (40, 200), &Stage::threads("slow", DOMAINS));
 }
 
 #[test]
 fn tcp_plain() {
     let stage = Stage::threads("tcp+plain", DOMAINS);
-    random("tcp+plain", (60, 200), &stage);
+    random("tcp+plain", (30, 200), &stage);
 }
 
 #[test]
 fn tcp() {
-    random("tcp", (40, 200), &Stage::threads("tcp", DOMAINS));
+    random("tcp", (20, 200), &Stage::threads("tcp", DOMAINS));
 }
 
 /// Receive-master mode: the receiver's pool, its empty buffers over one channel, filled ones back over the other.
 #[test]
 fn receive_master() {
     for (name, amount) in [
-        ("local", (30, 200)),
-        ("shm", (30, 200)),
-        ("copy", (20, 150)),
-        ("slow", (20, 150)),
-        ("tcp+plain", (20, 150)),
-        ("tcp", (15, 150)),
+        ("local", (15, 200)),
+        ("shm", (20, 200)),
+        ("copy", (10, 150)),
+        ("slow", (10, 150)),
+        ("tcp+plain", (10, 150)),
+        ("tcp", (10, 150)),
     ] {
         let stage = Stage::threads(name, 2);
         let name = format!("receive-master over {name}");
@@ -205,7 +205,7 @@ fn shm_between_processes() {
 fn copy_between_processes() {
     random(
         "copy, processes",
-        (30, 200),
+        (15, 200),
         &Stage::processes("copy", DOMAINS),
     );
 }
@@ -214,7 +214,7 @@ fn copy_between_processes() {
 fn tcp_between_processes() {
     random(
         "tcp, processes",
-        (30, 200),
+        (15, 200),
         &Stage::processes("tcp+plain", DOMAINS),
     );
 }

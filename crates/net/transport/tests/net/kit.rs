@@ -106,8 +106,6 @@ pub struct End {
     pub transport: Box<dyn Transport>,
     /// Frame that has come except for its buffer's bytes.
     arriving: Option<(Vec<u8>, Memory)>,
-    /// Frames of ours of which [`End::done`] has told.
-    told: u64,
 }
 
 impl End {
@@ -115,7 +113,6 @@ impl End {
         End {
             transport,
             arriving: None,
-            told: 0,
         }
     }
 
@@ -187,12 +184,6 @@ impl End {
                 Err(error) => return error,
             }
         }
-    }
-
-    /// Returns the frames of ours that were taken since the last call.
-    pub fn done(&mut self) -> Vec<u64> {
-        let before = std::mem::replace(&mut self.told, self.transport.done());
-        (before..self.told).collect()
     }
 }
 
