@@ -8,18 +8,13 @@ use tranship_core::admin::{HeapStat, StatRecord};
 use tranship_core::heap::{Heap, HeapOptions};
 use tranship_core::{Domain, ErrorKind, Trust};
 use tranship_manager::{Config, Embedded};
+use tranship_testkit::until;
 
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 /// Returns the most that an account has beyond its used bytes: twice a step, which is an eighth of them or 256 KiB.
 fn spare(used: u64) -> u64 {
     2 * (used / 8).max(256 << 10)
-}
-
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::yield_now();
-    }
 }
 
 fn heaps(domain: &Domain, name: &str) -> Vec<HeapStat> {

@@ -1,16 +1,17 @@
 //! A server whose values are charged to a domain: it evicts when the manager wants memory back, and serves on where it
 //! is refused some.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::MetadataExt;
+mod client;
+
+use client::{Client, resident};
+use std::net::SocketAddr;
 use std::path::Path;
 use tranship_cache::{Options, Server};
 use tranship_core::Domain;
 use tranship_core::admin::{HeapStat, StatRecord};
 use tranship_core::heap::{Heap, HeapOptions};
 use tranship_manager::{Config, Embedded, PressureConfig};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, until};
 
 const MIB: u64 = 1 << 20;
 /// A pageblock's worth.
@@ -44,12 +45,6 @@ fn manager(total: u64, path: &Path) -> Embedded {
     Embedded::start(config, Some(path)).expect("a manager")
 }
 
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::yield_now();
-    }
-}
-
 fn heaps(domain: &Domain) -> Vec<HeapStat> {
     let stat = domain.admin().stat().unwrap_or_default().into_iter();
     let heaps = stat.filter_map(|record| match record {
@@ -59,64 +54,18 @@ fn heaps(domain: &Domain) -> Vec<HeapStat> {
     heaps.filter(|heap| heap.name == "zcopy").collect()
 }
 
-/// Returns the bytes that the kernel has of the arena's file.
-fn resident(server: &Server) -> u64 {
-    let file = server.store().arena().descriptor().try_clone_to_owned();
-    let file = std::fs::File::from(file.expect("a descriptor"));
-    file.metadata().expect("fstat").blocks() * 512
+/// Sets a value of its own for each key.
+fn set(client: &mut Client, key: usize) {
+    client.set(key, &[key.to_le_bytes()[0]; VALUE]);
 }
 
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn new(server: &Server) -> Client {
-        let stream = TcpStream::connect(server.address()).expect("connect");
-        stream.set_nodelay(true).expect("nodelay");
-        Client(BufReader::new(stream))
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("read");
-        line.trim_end().to_owned()
-    }
-
-    /// A row of `stats`.
-    fn stat(&mut self, name: &str) -> String {
-        self.0.get_mut().write_all(b"stats\r\n").expect("write");
-        let mut value = None;
-        loop {
-            let line = self.line();
-            if line == "END" {
-                return value.unwrap_or_else(|| panic!("no row `{name}`"));
-            }
-            if let Some(found) = line.strip_prefix(&format!("STAT {name} ")) {
-                value = Some(found.to_owned());
-            }
-        }
-    }
-
-    fn set(&mut self, key: usize) {
-        let mut all = format!("set {key} 0 0 {VALUE}\r\n").into_bytes();
-        all.resize(all.len() + VALUE, key.to_le_bytes()[0]);
-        all.extend_from_slice(b"\r\n");
-        self.0.get_mut().write_all(&all).expect("write");
-        assert_eq!(self.line(), "STORED");
-    }
-
-    /// Returns whether it is there; then its value is the one that was set.
-    fn get(&mut self, key: usize) -> bool {
-        let ask = format!("get {key}\r\n");
-        self.0.get_mut().write_all(ask.as_bytes()).expect("write");
-        if self.line() == "END" {
-            return false;
-        }
-        let mut value = vec![0; VALUE];
-        self.0.read_exact(&mut value).expect("a value");
-        assert!(value.iter().all(|byte| *byte == key.to_le_bytes()[0]));
-        assert_eq!((self.line(), self.line()), (String::new(), "END".into()));
+/// Returns whether it is there; then its value is the one that was set.
+fn get(client: &mut Client, key: usize) -> bool {
+    let value = client.get(key);
+    value.is_some_and(|value| {
+        assert!(value == [key.to_le_bytes()[0]; VALUE]);
         true
-    }
+    })
 }
 
 #[test]
@@ -129,7 +78,7 @@ fn a_server_evicts_down_to_what_the_manager_leaves_it() {
     let mut client = Client::new(&server);
     let mut keys = 0..;
     until(|| {
-        client.set(keys.next().expect("endless"));
+        set(&mut client, keys.next().expect("endless"));
         resident(&server) >= 24 * MIB
     });
     let heap = heaps(&domain).remove(0);
@@ -142,14 +91,14 @@ fn a_server_evicts_down_to_what_the_manager_leaves_it() {
     until(|| resident(&server) <= 8 * MIB);
     until(|| heaps(&domain)[0].admitted_bytes <= 8 * MIB);
     let late = keys.start - 64..keys.start;
-    let kept = late.filter(|key| client.get(*key)).count();
+    let kept = late.filter(|key| get(&mut client, *key)).count();
     assert!(kept >= 32, "what came last goes last: {kept} of 64");
-    assert!(!client.get(0));
+    assert!(!get(&mut client, 0));
     // The server serves on, within that limit.
     for _ in 0..400 {
         let key = keys.next().expect("endless");
-        client.set(key);
-        assert!(client.get(key));
+        set(&mut client, key);
+        assert!(get(&mut client, key));
     }
     assert!(resident(&server) <= 8 * MIB, "{}", resident(&server));
 }
@@ -165,15 +114,15 @@ fn a_server_that_is_refused_memory_evicts_and_fails_nothing() {
     let server = server(&domain, |_| {});
     let mut client = Client::new(&server);
     for key in 0..400 {
-        client.set(key);
-        assert!(client.get(key));
+        set(&mut client, key);
+        assert!(get(&mut client, key));
     }
     assert!(resident(&server) <= 4 * MIB, "{}", resident(&server));
     // Memory that another domain gives back is had after a while.
     other.give_back(4 * MIB);
     let mut keys = 400..;
     until(|| {
-        client.set(keys.next().expect("endless"));
+        set(&mut client, keys.next().expect("endless"));
         resident(&server) > 6 * MIB
     });
 }
@@ -189,12 +138,12 @@ fn a_new_manager_hears_of_the_values() {
     let mut client = Client::new(&server);
     let mut keys = 0..;
     until(|| {
-        client.set(keys.next().expect("endless"));
+        set(&mut client, keys.next().expect("endless"));
         resident(&server) >= 8 * MIB
     });
     drop(first);
     for key in 0..keys.start {
-        assert!(client.get(key), "{key}");
+        assert!(get(&mut client, key), "{key}");
     }
     let _second = manager(256 * MIB, &path);
     until(|| {
@@ -222,21 +171,21 @@ fn a_server_without_its_manager_grows_to_its_own_limit() {
     let server = server(&domain, |options| options.memory = 64 * MIB);
     let mut client = Client::new(&server);
     assert_eq!(client.stat("zcopy_manager"), "present");
-    client.set(0);
+    set(&mut client, 0);
     drop(first);
     until(|| client.stat("zcopy_manager") == "away");
     for key in 1..500 {
-        client.set(key);
+        set(&mut client, key);
     }
     for key in 0..500 {
-        assert!(client.get(key), "{key}");
+        assert!(get(&mut client, key), "{key}");
     }
     assert_eq!(client.stat("evictions"), "0");
     let unadmitted = |client: &mut Client| client.stat("zcopy_unadmitted_bytes").parse::<u64>();
     assert!(unadmitted(&mut client).expect("a number") >= 28 * MIB);
     // The server's own limit still holds.
     for key in 500..1500 {
-        client.set(key);
+        set(&mut client, key);
     }
     assert!(client.stat("bytes").parse::<u64>().expect("a number") <= 64 * MIB);
     assert_ne!(client.stat("evictions"), "0");
@@ -249,8 +198,8 @@ fn a_server_without_its_manager_grows_to_its_own_limit() {
     });
     until(|| client.stat("zcopy_manager") == "present");
     until(|| unadmitted(&mut client).expect("a number") == 0);
-    client.set(1500);
-    assert!(client.get(1500) && client.get(1499));
+    set(&mut client, 1500);
+    assert!(get(&mut client, 1500) && get(&mut client, 1499));
 }
 
 /// Memory that was taken while no manager was there has no claim to more than the next manager has.
@@ -263,11 +212,11 @@ fn a_server_comes_down_to_what_a_smaller_manager_admits() {
     let domain = join(&first, "cache");
     let server = server(&domain, |_| {});
     let mut client = Client::new(&server);
-    client.set(0);
+    set(&mut client, 0);
     drop(first);
     until(|| client.stat("zcopy_manager") == "away");
     for key in 1..500 {
-        client.set(key);
+        set(&mut client, key);
     }
     assert!(resident(&server) >= 28 * MIB);
     let _second = manager(8 * MIB, &path);
@@ -277,8 +226,8 @@ fn a_server_comes_down_to_what_a_smaller_manager_admits() {
     assert!(heap.admitted_bytes >= resident(&server), "{heap:?}");
     // The server serves on, within that limit.
     for key in 500..700 {
-        client.set(key);
-        assert!(client.get(key));
+        set(&mut client, key);
+        assert!(get(&mut client, key));
     }
     assert!(resident(&server) <= 8 * MIB, "{}", resident(&server));
 }
@@ -295,7 +244,7 @@ fn a_successor_pays() {
     let mut client = Client::new(&former);
     let mut keys = 0..;
     until(|| {
-        client.set(keys.next().expect("endless"));
+        set(&mut client, keys.next().expect("endless"));
         // With as much again there would be too much memory.
         resident(&former) >= 40 * MIB
     });
@@ -311,6 +260,6 @@ fn a_successor_pays() {
     assert!(of(&one) <= 2 * MIB, "{}", of(&one));
     let mut client = Client::new(&next);
     for key in 0..keys.start {
-        assert!(client.get(key), "{key} of {}", keys.start);
+        assert!(get(&mut client, key), "{key} of {}", keys.start);
     }
 }

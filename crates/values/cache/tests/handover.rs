@@ -1,8 +1,11 @@
 //! A server goes on in another one: with all values, listening sockets and connections, whatever was under way; and
 //! serves on if the other one is none.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+mod client;
+
+use client::Client;
+use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_cache::{FORMAT, Options, Server};
@@ -32,66 +35,8 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
         .collect()
 }
 
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn new(server: &Server) -> Client {
-        let stream = TcpStream::connect(server.address()).expect("connect");
-        stream.set_nodelay(true).expect("nodelay");
-        Client(BufReader::new(stream))
-    }
-
-    fn say(&mut self, text: impl AsRef<[u8]>) {
-        self.0.get_mut().write_all(text.as_ref()).expect("write");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("read");
-        line.trim_end().to_owned()
-    }
-
-    fn set(&mut self, key: &str, value: &[u8]) {
-        let mut all = format!("set {key} 7 0 {}\r\n", value.len()).into_bytes();
-        all.extend_from_slice(value);
-        all.extend_from_slice(b"\r\n");
-        self.say(all);
-        assert_eq!(self.line(), "STORED");
-    }
-
-    fn get(&mut self, key: &str) -> Option<Vec<u8>> {
-        self.say(format!("get {key}\r\n"));
-        self.value()
-    }
-
-    fn value(&mut self) -> Option<Vec<u8>> {
-        let line = self.line();
-        if line == "END" {
-            return None;
-        }
-        let len = line.rsplit(' ').next().and_then(|len| len.parse().ok());
-        let mut value = vec![0; len.unwrap_or_else(|| panic!("{line:?}"))];
-        self.0.read_exact(&mut value).expect("read");
-        assert_eq!(
-            (self.line(), self.line()),
-            (String::new(), "END".to_owned())
-        );
-        Some(value)
-    }
-
-    fn stat(&mut self, name: &str) -> u64 {
-        self.say("stats\r\n");
-        let mut found = None;
-        loop {
-            let line = self.line();
-            if line == "END" {
-                return found.expect("such a row");
-            }
-            if let Some(rest) = line.strip_prefix(&format!("STAT {name} ")) {
-                found = rest.parse().ok();
-            }
-        }
-    }
+fn stat(client: &mut Client, name: &str) -> u64 {
+    client.stat(name).parse().expect("a number")
 }
 
 const LENGTHS: [usize; 6] = [0, 10, 700, 4096, 30_000, 200_000];
@@ -118,7 +63,7 @@ fn everything_is_there_afterwards_and_connections_go_on() {
     assert_eq!(first.taken(), None);
     let mut client = Client::new(&first);
     for number in 0..600 {
-        client.set(&format!("k{number}"), &bytes(number, length(number)));
+        client.set(format!("k{number}"), &bytes(number, length(number)));
     }
     client.say("set short 5 1000 1\r\nx\r\nmd k5\r\nincr k0 1\r\ngets k1\r\n");
     assert_eq!(client.line(), "STORED");
@@ -128,7 +73,7 @@ fn everything_is_there_afterwards_and_connections_go_on() {
     let cas = cas.rsplit(' ').next().expect("a number").to_owned();
     let mut value = vec![0; length(1) + 2 + 5];
     client.0.read_exact(&mut value).expect("read");
-    let before = (client.stat("curr_items"), client.stat("bytes"));
+    let before = (stat(&mut client, "curr_items"), stat(&mut client, "bytes"));
     // A value of which half is there, a command of which half is there, and one that is refused.
     let mut half = Client::new(&first);
     half.say("set half 1 0 10\r\n12345");
@@ -153,7 +98,10 @@ fn everything_is_there_afterwards_and_connections_go_on() {
     }
     drop(first);
 
-    assert_eq!((client.stat("curr_items"), client.stat("bytes")), before);
+    assert_eq!(
+        (stat(&mut client, "curr_items"), stat(&mut client, "bytes")),
+        before
+    );
     half.say("67890\r\nget half\r\n");
     assert_eq!(half.line(), "STORED");
     assert_eq!(half.value().as_deref(), Some(&b"1234567890"[..]));
@@ -165,7 +113,7 @@ fn everything_is_there_afterwards_and_connections_go_on() {
     for mut some in [client, Client::new(&second)] {
         assert_eq!(some.get("k5"), None);
         for number in (1..600).filter(|number| *number != 5) {
-            let got = some.get(&format!("k{number}"));
+            let got = some.get(format!("k{number}"));
             assert_eq!(got, Some(bytes(number, length(number))), "k{number}");
         }
         some.say("mg short f t\r\nmg k1 c\r\n");
@@ -185,12 +133,12 @@ fn everything_is_there_afterwards_and_connections_go_on() {
     client.say("flush_all\r\n");
     assert_eq!(client.line(), "OK");
     for number in 0..600 {
-        client.set(&format!("n{number}"), &bytes(number + 1, length(number)));
+        client.set(format!("n{number}"), &bytes(number + 1, length(number)));
     }
     let third = Server::start(options(&at, 256 << 20)).expect("the third");
     assert_eq!(third.taken().expect("something").store.values, 600);
     for number in 0..600 {
-        let got = client.get(&format!("n{number}"));
+        let got = client.get(format!("n{number}"));
         assert_eq!(got, Some(bytes(number + 1, length(number))), "n{number}");
     }
 }
@@ -211,8 +159,8 @@ fn clients_notice_nothing_of_several_handovers() {
                     while !over.load(Ordering::Relaxed) || rounds < 50 {
                         let (key, seed) = (rounds % 40, rounds * 3 + which);
                         let value = bytes(seed, length(seed));
-                        client.set(&format!("c{which}.{key}"), &value);
-                        assert_eq!(client.get(&format!("c{which}.{key}")), Some(value));
+                        client.set(format!("c{which}.{key}"), &value);
+                        assert_eq!(client.get(format!("c{which}.{key}")), Some(value));
                         rounds += 1;
                     }
                     rounds
@@ -226,7 +174,7 @@ fn clients_notice_nothing_of_several_handovers() {
             // Some traffic between two handovers.
             let mut own = Client::new(&server);
             for number in 0..200 {
-                own.set(&format!("own{number}"), &bytes(number, 3000));
+                own.set(format!("own{number}"), &bytes(number, 3000));
             }
         }
         over.store(true, Ordering::Relaxed);
@@ -236,7 +184,7 @@ fn clients_notice_nothing_of_several_handovers() {
     });
     let mut own = Client::new(&server);
     for number in 0..200 {
-        assert_eq!(own.get(&format!("own{number}")), Some(bytes(number, 3000)));
+        assert_eq!(own.get(format!("own{number}")), Some(bytes(number, 3000)));
     }
 }
 
@@ -247,7 +195,7 @@ fn what_the_former_server_sent_does_not_change_when_the_next_one_uses_its_memory
     let first = Server::start(options(&at, 64 << 20)).expect("the first");
     let mut client = Client::new(&first);
     for number in 0..64 {
-        client.set(&format!("k{number}"), &bytes(number, 30_000));
+        client.set(format!("k{number}"), &bytes(number, 30_000));
     }
     // As much as the sockets take; no client reads yet.
     let mut readers: Vec<Client> = (0..4).map(|_| Client::new(&first)).collect();
@@ -256,14 +204,14 @@ fn what_the_former_server_sent_does_not_change_when_the_next_one_uses_its_memory
             reader.say(format!("get k{number}\r\n"));
         }
     }
-    while client.stat("cmd_get") < 40 {}
+    while stat(&mut client, "cmd_get") < 40 {}
     // Values that only replies had are gone for the next server.
     client.say("flush_all\r\n");
     assert_eq!(client.line(), "OK");
     let _second = Server::start(options(&at, 64 << 20)).expect("the second");
     for round in 0..4 {
         for number in 0..300 {
-            client.set(&format!("n{number}"), &bytes(1000 + round, 30_000));
+            client.set(format!("n{number}"), &bytes(1000 + round, 30_000));
         }
     }
     for reader in &mut readers {
@@ -285,7 +233,7 @@ fn a_server_whose_successor_is_none_serves_on() {
     let server = Server::start(options(&at, 64 << 20)).expect("the first");
     let mut client = Client::new(&server);
     for number in 0..100 {
-        client.set(&format!("k{number}"), &bytes(number, length(number)));
+        client.set(format!("k{number}"), &bytes(number, length(number)));
     }
     let mut room = [0; 1024];
     // A successor that goes away with everything in its hands.
@@ -311,7 +259,7 @@ fn a_server_whose_successor_is_none_serves_on() {
         0
     );
     for number in 0..100 {
-        let got = client.get(&format!("k{number}"));
+        let got = client.get(format!("k{number}"));
         assert_eq!(got, Some(bytes(number, length(number))), "k{number}");
     }
     client.set("more", &bytes(1, 50_000));

@@ -148,58 +148,6 @@ fn what_is_wrong_is_said_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn meta_commands() {
-    let server = server(|_| {});
-    let mut c = client(&server);
-    c.talk("mn\r\nmg k v\r\nmg k v q\r\nmn\r\n", &["MN", "EN", "MN"]);
-    c.talk("ms k 3 F9 T100\r\nabc\r\n", &["HD"]);
-    c.talk("mg k s v f k h Oxyz\r\n", &["VA 3 s3 f9 kk h0 Oxyz", "abc"]);
-    c.say("mg k t\r\n");
-    let left = c.line();
-    let left: u32 = left
-        .strip_prefix("HD t")
-        .expect("seconds")
-        .parse()
-        .expect("a number");
-    assert!((1..=100).contains(&left), "{left}");
-    c.talk("mg k h\r\n", &["HD h1"]);
-    c.talk("ms k 1 MA\r\nd\r\nmg k v\r\n", &["HD", "VA 4", "abcd"]);
-    c.talk("ms k 1 ME\r\nx\r\n", &["NS"]);
-    c.talk(
-        "ms aw== 1 b\r\nz\r\nmg aw== b k\r\nmg k v\r\n",
-        &["HD", "HD kaw== b", "VA 1", "z"],
-    );
-    c.talk(
-        "ma n\r\nma n N0 J13 v\r\nma n D7 v\r\nma n MD v\r\n",
-        &["NF", "VA 2", "13", "VA 2", "20", "VA 2", "19"],
-    );
-    c.talk(
-        "mg new v N30\r\nmg new v N30\r\n",
-        &["VA 0 W", "", "VA 0 Z", ""],
-    );
-    c.talk(
-        "md k I T30\r\nmg k v\r\nmg k v\r\n",
-        &["HD", "VA 1 W X", "z", "VA 1 X Z", "z"],
-    );
-    c.talk("md k\r\nmd k q\r\nmn\r\n", &["HD", "NF", "MN"]);
-    // A number of the client's own; and a value that is appended to nothing, with permission.
-    c.talk(
-        "ms e 1 E77 c\r\n1\r\nma e E78 c\r\nms e 1 MA E79 c\r\n0\r\nmg e c v\r\n",
-        &["HD c77", "HD c78", "HD c79", "VA 2 c79", "20"],
-    );
-    c.talk("md e I E80\r\nmg e c\r\n", &["HD", "HD c80 W X"]);
-    c.talk("mg viv N30 E81 c\r\n", &["HD c81 W"]);
-    c.talk(
-        "ms a 1 MA\r\nx\r\nms a 1 MA N30\r\nx\r\nms a 1 MP N90\r\ny\r\nmg a v\r\n",
-        &["NS", "HD", "HD", "VA 2", "yx"],
-    );
-    c.talk("mg k Y\r\n", &["CLIENT_ERROR invalid flag"]);
-    c.say("ms d 2\r\nhi\r\nme d\r\n");
-    assert_eq!(c.line(), "HD");
-    assert!(c.line().starts_with("ME d exp=-1 la=0 cas="));
-}
-
-#[test]
 fn large_values_in_pieces_and_many_commands_at_once() {
     let server = server(|options| {
         options.longest = 16 << 20;

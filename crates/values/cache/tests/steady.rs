@@ -1,8 +1,10 @@
 //! Memory and calls of a server, seen from outside: in a process of their own, because the counts are of the whole
 //! process.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+mod client;
+
+use client::Client;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Mutex;
 use tranship_cache::{Options, Server};
 use tranship_testkit::{Random, Watchdog, payload};
@@ -19,35 +21,6 @@ fn server(change: impl FnOnce(&mut Options)) -> Server {
     };
     change(&mut options);
     Server::start(options).expect("a server")
-}
-
-fn client(server: &Server) -> BufReader<TcpStream> {
-    BufReader::new(TcpStream::connect(server.address()).expect("connect"))
-}
-
-fn line(client: &mut BufReader<TcpStream>) -> String {
-    let mut line = String::new();
-    client.read_line(&mut line).expect("read");
-    line.trim_end().to_owned()
-}
-
-fn set(client: &mut BufReader<TcpStream>, key: &str, value: &[u8]) {
-    let mut all = format!("set {key} 0 0 {}\r\n", value.len()).into_bytes();
-    all.extend_from_slice(value);
-    all.extend_from_slice(b"\r\n");
-    client.get_mut().write_all(&all).expect("write");
-    assert_eq!(line(client), "STORED");
-}
-
-fn get(client: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
-    let ask = format!("get {key}\r\n");
-    client.get_mut().write_all(ask.as_bytes()).expect("write");
-    let head = line(client);
-    let (_, len) = head.strip_prefix("VALUE ")?.rsplit_once(' ')?;
-    let mut value = vec![0; len.parse().expect("a number")];
-    client.read_exact(&mut value).expect("a value");
-    assert_eq!((line(client), line(client)), (String::new(), "END".into()));
-    Some(value)
 }
 
 /// Returns the bytes of all arenas' windows of the process that the kernel has copied on a write: pages of a private
@@ -82,17 +55,17 @@ fn steady_sets_cause_no_copy_on_write() {
         // Protects all that is sent.
         options.way = Some(Way::Splice);
     });
-    let mut client = client(&server);
+    let mut client = Client::new(&server);
     let frozen = || server.store().arena().stats().frozen_blocks;
     // Some values are only read, so that it pays to protect them.
     for key in 0..300 {
         let value = payload::made(20_000, key, 1);
-        set(&mut client, &format!("k{key}"), &value);
+        client.set(format!("k{key}"), &value);
     }
     let mut read = (0..300).cycle();
     while frozen() == 0 {
         let key = read.next().expect("a key");
-        assert!(get(&mut client, &format!("k{key}")).is_some());
+        assert!(client.get(format!("k{key}")).is_some());
     }
     let (mut hits, mut sets) = (0, 0);
     for step in 0..6000 {
@@ -100,9 +73,9 @@ fn steady_sets_cause_no_copy_on_write() {
         if random.one_in(2) {
             let most = [300, 5000, 20_000, 100_000][small(random.below(4))];
             let value = payload::made(small(random.below(most)), key, 1);
-            set(&mut client, &format!("k{key}"), &value);
+            client.set(format!("k{key}"), &value);
             sets += 1;
-        } else if let Some(value) = get(&mut client, &format!("k{key}")) {
+        } else if let Some(value) = client.get(format!("k{key}")) {
             assert_eq!(value, payload::made(value.len(), key, 1));
             hits += 1;
         }
@@ -130,10 +103,10 @@ fn a_multi_get_by_datagrams_is_answered_in_one_call() {
     let server = server(|options| {
         options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     });
-    let mut client = client(&server);
+    let mut client = Client::new(&server);
     let value = |n: usize| payload::made(1300, n as u64, 1);
     for n in 0..VALUES {
-        set(&mut client, &format!("k{n}"), &value(n));
+        client.set(format!("k{n}"), &value(n));
     }
     let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
     let address = server.udp().expect("an address");

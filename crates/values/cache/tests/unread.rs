@@ -1,9 +1,11 @@
 //! Clients that do not read their answers: the memory of their replies is limited, for all of them together. In a
 //! process of its own, because its memory is checked from outside.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::MetadataExt;
+mod client;
+
+use client::{Client, resident};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 use tranship_cache::{Options, Server};
@@ -28,34 +30,6 @@ fn server(threads: usize) -> Server {
     Server::start(options).expect("a server")
 }
 
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn new(server: &Server) -> Client {
-        let stream = TcpStream::connect(server.address()).expect("connect");
-        stream.set_nodelay(true).expect("nodelay");
-        Client(BufReader::new(stream))
-    }
-
-    fn say(&mut self, text: &[u8]) {
-        self.0.get_mut().write_all(text).expect("write");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("read");
-        line.trim_end().to_owned()
-    }
-
-    fn set(&mut self, key: &str, len: usize) -> String {
-        let mut all = format!("set {key} 0 0 {len}\r\n").into_bytes();
-        all.resize(all.len() + len, b'x');
-        all.extend_from_slice(b"\r\n");
-        self.say(&all);
-        self.line()
-    }
-}
-
 /// Returns the bytes of memory that only this process has.
 fn anonymous() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
@@ -64,13 +38,6 @@ fn anonymous() -> u64 {
         .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.expect("a row").trim().trim_end_matches(" kB");
     kib.parse::<u64>().expect("a number") << 10
-}
-
-/// Returns the bytes that the kernel has of the arena's file.
-fn resident(server: &Server) -> u64 {
-    let file = server.store().arena().descriptor().try_clone_to_owned();
-    let file = std::fs::File::from(file.expect("a descriptor"));
-    file.metadata().expect("fstat").blocks() * 512
 }
 
 #[test]
@@ -83,14 +50,14 @@ fn what_nobody_reads_leaves_room_for_what_is_stored() {
         let mut deaf = Vec::new();
         for number in 0..200 {
             let key = format!("k{number}");
-            assert_eq!(client.set(&key, LARGE), "STORED", "{number}");
+            client.set(&key, &vec![b'x'; LARGE]);
             let mut other = Client::new(&server);
             // More replies than sockets take.
-            other.say(format!("get{}\r\n", format!(" {key}").repeat(12)).as_bytes());
+            other.say(format!("get{}\r\n", format!(" {key}").repeat(12)));
             deaf.push(other);
             // The client was checked when the next client of the same worker is answered.
             for number in 0..8 {
-                assert_eq!(client.set(&format!("small{number}"), 5), "STORED");
+                client.set(format!("small{number}"), &[b'x'; 5]);
             }
         }
         // The one limit of stored values, and the other of waiting replies; the latter counts closed connections as
@@ -99,7 +66,7 @@ fn what_nobody_reads_leaves_room_for_what_is_stored() {
         assert!(resident(&server) <= most, "{}", resident(&server));
         assert!(server.stats().slow_clients_closed > 100);
         for number in 0..8 {
-            client.say(format!("get small{number}\r\n").as_bytes());
+            client.say(format!("get small{number}\r\n"));
             assert_eq!(client.line(), format!("VALUE small{number} 0 5"));
             assert_eq!(
                 (client.line(), client.line()),
@@ -121,7 +88,7 @@ fn text_that_nobody_reads_is_limited() {
     let _alone = ALONE.lock();
     let server = server(2);
     let mut client = Client::new(&server);
-    assert_eq!(client.set("k", 250), "STORED");
+    client.set("k", &[b'x'; 250]);
     let before = anonymous();
     let line = format!("get{}\r\n", " k".repeat(1000));
     let mut deaf = Vec::new();
@@ -132,7 +99,7 @@ fn text_that_nobody_reads_is_limited() {
         // Until the server takes nothing more from it.
         while stream.write(line.as_bytes()).is_ok() {}
         deaf.push(other);
-        assert_eq!(client.set("k", 250), "STORED");
+        client.set("k", &[b'x'; 250]);
     }
     let more = anonymous().saturating_sub(before);
     assert!(
@@ -148,16 +115,16 @@ fn who_reads_is_not_closed() {
     let _alone = ALONE.lock();
     let server = server(4);
     let mut client = Client::new(&server);
-    assert_eq!(client.set("k", LARGE), "STORED");
+    client.set("k", &vec![b'x'; LARGE]);
     let mut deaf = Vec::new();
     for number in 0..64 {
         let mut other = Client::new(&server);
-        other.say(format!("get{}\r\n", " k".repeat(12)).as_bytes());
+        other.say(format!("get{}\r\n", " k".repeat(12)));
         deaf.push(other);
         let key = format!("k{number}");
-        assert_eq!(client.set(&key, LARGE), "STORED");
-        assert_eq!(client.set("k", LARGE), "STORED");
-        client.say(format!("get {key} {key} {key} {key}\r\n").as_bytes());
+        client.set(&key, &vec![b'x'; LARGE]);
+        client.set("k", &vec![b'x'; LARGE]);
+        client.say(format!("get {key} {key} {key} {key}\r\n"));
         let mut all = vec![0; 4 * (LARGE + 2 + format!("VALUE {key} 0 1048576\r\n").len())];
         client.0.read_exact(&mut all).expect("all of it");
         assert_eq!(client.line(), "END");

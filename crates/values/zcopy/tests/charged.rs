@@ -8,7 +8,7 @@ use tranship_core::Domain;
 use tranship_core::admin::{HeapStat, StatRecord};
 use tranship_core::heap::{Heap, HeapOptions};
 use tranship_manager::{Config, PressureConfig};
-use tranship_testkit::Random;
+use tranship_testkit::{Random, until};
 use tranship_zcopy::{Arena, Error, Options, Value};
 
 const MIB: u64 = 1 << 20;
@@ -31,12 +31,6 @@ fn with_total(total: u64) -> Domain {
 fn arena(domain: &Domain) -> Arena {
     let options = Options::new().max(256 * MIB).charge_to(domain);
     Arena::with(&options).expect("an arena")
-}
-
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::yield_now();
-    }
 }
 
 fn heaps(domain: &Domain) -> Vec<HeapStat> {

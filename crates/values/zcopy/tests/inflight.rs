@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{WAYS, dog, exactly, pair, pattern};
+use kit::{dog, exactly, pair, pattern};
 use tranship_zcopy::{Arena, Options, Piece, Sender, Socket, Value, Way};
 
 /// Values of `len` bytes, enough for several pageblocks, all protected.
@@ -12,70 +12,6 @@ fn protected(arena: &Arena, len: usize, count: usize) -> Vec<Value> {
         .collect();
     arena.protect();
     values
-}
-
-#[test]
-fn what_was_sent_stays_when_values_are_dropped_and_their_memory_used_again() {
-    let _dog = dog();
-    for way in WAYS {
-        for len in [1000, 4096, 5000, 70_000] {
-            let arena = Arena::new().expect("arena");
-            let values = protected(&arena, len, 200_000 / len + 70);
-            let first = &values[0];
-            assert!(first.is_protected(), "{len} bytes");
-            for connection in [pair::tcp(), pair::unix()] {
-                let mut sender = Sender::new().expect("sender");
-                sender.force(Some(way));
-                let mut socket = Socket::new(connection.near()).expect("socket");
-                let sent = sender
-                    .send(
-                        connection.near(),
-                        &mut socket,
-                        &[Piece::Bytes(b"head"), Piece::Value(first)],
-                    )
-                    .expect("send");
-                assert!(sent > 4);
-                let mut expected = b"head".to_vec();
-                expected.extend_from_slice(&first[..sent - 4]);
-                // Everything is freed and written over before the other end reads its first byte.
-                let again = Arena::clone(&arena);
-                let copies: Vec<_> = values.iter().map(|value| value.to_vec()).collect();
-                drop(copies);
-                churn(&again, len);
-                exactly(&connection, &expected);
-            }
-            drop(values);
-            churn(&arena, len);
-        }
-    }
-}
-
-#[test]
-fn what_was_sent_stays_when_its_value_is_gone() {
-    let _dog = dog();
-    for way in WAYS {
-        for len in [1000, 4096, 5000, 70_000] {
-            let arena = Arena::new().expect("arena");
-            let mut values = protected(&arena, len, 200_000 / len + 70);
-            let connection = pair::tcp();
-            let mut sender = Sender::new().expect("sender");
-            sender.force(Some(way));
-            let mut socket = Socket::new(connection.near()).expect("socket");
-            let mut expected = Vec::new();
-            for value in values.iter().take(3) {
-                let sent = sender
-                    .send(connection.near(), &mut socket, &[Piece::Value(value)])
-                    .expect("send");
-                expected.extend_from_slice(&value[..sent]);
-                if sent < value.len() {
-                    break;
-                }
-            }
-            values.clear();
-            churn(&arena, len);
-            exactly(&connection, &expected);
-        }
-    }
 }
 
 /// Fills the arena's memory with other bytes, several times over.
@@ -90,60 +26,6 @@ fn churn(arena: &Arena, len: usize) {
             .collect();
         arena.protect();
         drop(others);
-    }
-}
-
-#[test]
-fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
-    let _dog = dog();
-    for way in WAYS {
-        for len in [1000, 4096, 20_000, 70_000] {
-            let arena = Arena::new().expect("arena");
-            let all: Vec<_> = (0..300_000 / len + 70)
-                .map(|_| arena.alloc_raw(len).expect("room"))
-                .collect();
-            for (seed, at) in all.iter().enumerate() {
-                // SAFETY: just allocated, as long.
-                unsafe { kit::fill(*at, &pattern(seed, len)) };
-            }
-            let at = all[1];
-            let connection = pair::tcp();
-            let mut sender = Sender::new().expect("sender");
-            sender.force(Some(way));
-            let mut socket = Socket::new(connection.near()).expect("socket");
-            let mut expected = Vec::new();
-            for turn in 0..3u8 {
-                // SAFETY: mapped until it is freed.
-                let piece = unsafe { Piece::raw(&arena, at.as_ptr(), len) };
-                let sent = sender
-                    .send(connection.near(), &mut socket, &[piece])
-                    .expect("send");
-                // SAFETY: as above.
-                let now = unsafe { std::slice::from_raw_parts(at.as_ptr(), len) };
-                expected.extend_from_slice(&now[..sent]);
-                if sent < len {
-                    break;
-                }
-                // Written by the program, and by the kernel on its behalf. SAFETY: our own memory, and no slice of it
-                // is alive.
-                unsafe { at.write_bytes(0xa0 + turn, len / 2) };
-                let read = kit::read_from_file(at, len, len / 2);
-                // SAFETY: as above.
-                let after = unsafe { std::slice::from_raw_parts(at.as_ptr(), len) };
-                assert!(after[..len / 2].iter().all(|byte| *byte == 0xa0 + turn));
-                assert!(
-                    after[len / 2..len / 2 + read]
-                        .iter()
-                        .all(|byte| *byte == 0x77)
-                );
-            }
-            for at in all {
-                // SAFETY: ours, once.
-                unsafe { arena.free_raw(at) };
-            }
-            churn(&arena, len);
-            exactly(&connection, &expected);
-        }
     }
 }
 

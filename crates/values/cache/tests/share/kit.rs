@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use tranship_cache::{Answer, Hit, Mode, Options, Outcome, Reader, Server, Share};
 use tranship_core::{Domain, Error};
 use tranship_testkit::probe::{Access, Probe};
+pub use tranship_testkit::until;
 use tranship_testkit::{Control, Peer, child};
 
 pub const NAME: &str = "cache";
@@ -280,12 +281,5 @@ impl Remote {
             Did::Failed(why) => why,
             other => panic!("{key}: {other:?}"),
         }
-    }
-}
-
-/// Tries until it is so; the watchdog ends a test that waits for ever.
-pub fn until(mut so: impl FnMut() -> bool) {
-    while !so() {
-        std::thread::yield_now();
     }
 }
