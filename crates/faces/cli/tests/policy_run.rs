@@ -7,7 +7,7 @@ use tranship::admin::StatRecord;
 use tranship::manager::Config;
 use tranship::policy::Target;
 use tranship::{Domain, ErrorKind, Pool, PoolOptions};
-use tranship_testkit::{Running, Watchdog};
+use tranship_testkit::{Running, Watchdog, until};
 
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 16 * MIB;
@@ -53,12 +53,6 @@ fn domains(domain: &Domain) -> usize {
     records
         .filter(|r| matches!(r, StatRecord::Domain(_)))
         .count()
-}
-
-fn until(what: impl Fn() -> bool) {
-    while !what() {
-        std::thread::yield_now();
-    }
 }
 
 #[test]

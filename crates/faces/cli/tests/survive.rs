@@ -4,8 +4,7 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
-use tranship_testkit::{Random, Running, Watchdog, folder, start_manager};
+use tranship_testkit::{Running, Watchdog, folder, start_manager};
 
 const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 
@@ -125,52 +124,6 @@ fn a_transfer_goes_on_without_its_manager_and_with_the_next_one() {
     }
     flow.ends_well();
 }
-
-/// Whatever the two are about to do, the transfer begins. A program that finds no manager reports that.
-#[test]
-fn a_transfer_begins_although_its_manager_is_killed() {
-    let dog = dog();
-    let mut random = Random::printed("begins");
-    let mut through = 0;
-    while through < 20 {
-        let place = Home::new(true);
-        let (from, to) = (place.dir.path().join("in"), place.dir.path().join("out"));
-        let bytes: Vec<u8> = (0..STEP).map(|at| (at / 1000).to_le_bytes()[0]).collect();
-        std::fs::write(&from, &bytes).expect("the input");
-        let manager = start_manager(&place.socket(), "");
-        let (mut recv, mut send) = (
-            place.command(&["recv", "film"]),
-            place.command(&["send", "film"]),
-        );
-        let mut both = [
-            Running::start(recv.arg(&to)),
-            Running::start(send.arg(&from)),
-        ];
-        let pause = random.below(40_000);
-        // An instant at random; nothing is waited for.
-        std::thread::sleep(Duration::from_micros(pause));
-        dog.step(format!("{through} went well, then killed after {pause} us"));
-        manager.kill();
-        let _manager = start_manager(&place.socket(), "");
-        let mut codes = [None; 2];
-        // Without its partner a program would wait for ever.
-        while codes.contains(&None) && !codes.contains(&Some(NO_MANAGER)) {
-            for (code, running) in codes.iter_mut().zip(&mut both) {
-                let status = running.0.try_wait().expect("waiting");
-                *code = code.or(status.and_then(|s| s.code()));
-            }
-            std::thread::yield_now();
-        }
-        if !codes.contains(&Some(NO_MANAGER)) {
-            assert_eq!(codes, [Some(0); 2], "killed after {pause} us");
-            assert!(std::fs::read(&to).expect("the output") == bytes);
-            through += 1;
-        }
-    }
-}
-
-/// Exit code of a program that cannot join.
-const NO_MANAGER: i32 = 3;
 
 #[test]
 fn who_started_a_manager_starts_it_again() {

@@ -1,7 +1,6 @@
 //! Runs the tests that are in Python, and the type checkers, in a virtual environment of their own under `target/`.
 //! Also runs Python and C programs together, and the commands of the documentation for installing the package.
 
-mod container;
 mod install;
 mod kills;
 mod languages;

@@ -194,7 +194,7 @@ fn a_disk_with_a_proxy() {
         // The server's memory grows with what the proxy keeps, and that needs the manager.
         needs: vec![MANAGER, 1, 2, 3],
     }];
-    let mut stage = scene.play(parties, flows, (&[1], 0), 18);
+    let mut stage = scene.play(parties, flows, (&[1], 0), 12);
     for party in stage.parties[MANAGER + 1..].iter_mut().rev() {
         party.kill();
     }

@@ -187,5 +187,5 @@ fn caches_whose_manager_goes() {
         needs: vec![counts],
     };
     let flows = vec![flow(1, "values of cache 1"), flow(2, "values of cache 2")];
-    scene.plays(parties, flows, (&[1, 2], 0), 18);
+    scene.plays(parties, flows, (&[1, 2], 0), 12);
 }

@@ -193,11 +193,12 @@ fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
 
 #[test]
 fn a_camera_with_viewers() {
-    Scene::new("a_camera_with_viewers").serves_two(
+    Scene::new("a_camera_with_viewers").serves(
         ("camera", camera),
         (["viewer 1", "viewer 2"], viewer),
         ["frames to viewer 1", "frames to viewer 2"],
         2,
+        &[],
     );
 }
 

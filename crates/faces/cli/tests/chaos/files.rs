@@ -282,7 +282,7 @@ fn files() {
     let socket = scene.audit.path("m");
     let first = patiently(|| Domain::builder().name("first").socket(&socket).connect());
     drop(first.expect("a manager"));
-    for number in 0..rounds(30) as u64 {
+    for number in 0..rounds(18) as u64 {
         dog.step(format_args!("{number} files"));
         transfer(&scene, &mut manager, number, &mut random);
         manager.check();

@@ -10,7 +10,6 @@ mod camera;
 mod files;
 #[path = "../../../../block/tests/block/nbd.rs"]
 mod nbd;
-mod pair;
 mod quotas;
 mod relay;
 #[path = "../../../../lab/testkit/tests/kill/rules.rs"]

@@ -99,7 +99,7 @@ fn quotas_go_up_and_down() {
     let admin = || Domain::builder().name("admin").socket(&socket);
     let admin = patiently(|| admin().helper_thread(true).connect()).expect("a manager");
     let mut set = 0;
-    for number in 0..rounds(20) as u64 {
+    for number in 0..rounds(12) as u64 {
         dog.step(format_args!("{number} files, {set} quotas"));
         set += transfer(&scene, &admin, number, &mut random);
         manager.check();

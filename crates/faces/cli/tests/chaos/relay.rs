@@ -302,5 +302,5 @@ fn a_relay() {
         flow("frames to the viewer", VIEWER),
         flow("words back to the camera", CAMERA),
     ];
-    scene.plays(parties, flows, (&[1, 2, 3], 2), 18);
+    scene.plays(parties, flows, (&[1, 2, 3], 2), 12);
 }

@@ -119,18 +119,8 @@ impl Scene {
         stage
     }
 
-    /// Runs a program that serves two others, for each of which something flows; at the end all is released.
-    pub fn serves_two(
-        self,
-        server: (&'static str, fn() -> Launch),
-        others: ([&'static str; 2], fn() -> Launch),
-        flows: [&'static str; 2],
-        channels: usize,
-    ) {
-        self.serves(server, others, flows, channels, &[]);
-    }
-
-    /// Plays a program that serves two others, with all that `also` names for what flows.
+    /// Runs a program that serves two others, for each of which something flows that needs all of `also`, too. At the end
+    /// all is released.
     pub fn serves(
         mut self,
         server: (&'static str, fn() -> Launch),
@@ -152,7 +142,7 @@ impl Scene {
             needs: [&[1, counts + 1], also].concat(),
         };
         let flows = (1..).zip(flows).map(flow).collect();
-        self.plays(parties, flows, (&[1, 2, 3], channels), 18);
+        self.plays(parties, flows, (&[1, 2, 3], channels), 12);
     }
 
     /// Everything starts and is struck so often; at the end all is let go of.

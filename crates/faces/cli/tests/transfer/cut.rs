@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use tranship_testkit::{Random, Watchdog};
+use tranship_testkit::Watchdog;
 
 const FRAME: usize = 4096;
 
@@ -23,17 +23,6 @@ fn sleeps(one: &Running) -> bool {
     stat.rsplit(')')
         .next()
         .is_some_and(|rest| rest.starts_with(" S"))
-}
-
-/// Runs both ends. A program that is killed before it has met the other is replaced until the other has met one.
-fn ended_with(mut one: Running, another: impl Fn() -> Running) -> (Option<i32>, String) {
-    let mut other = another();
-    while one.0.try_wait().expect("waiting").is_none() {
-        if other.0.try_wait().expect("waiting").is_some() {
-            other = another();
-        }
-    }
-    ended(one)
 }
 
 /// Returns a sender of the data that is written into the pipe, frame by frame.
@@ -122,60 +111,4 @@ fn a_receiver_that_leaves_something_is_no_success_of_the_sender() {
     let (code, said) = ended(send);
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("receiver"), "{said}");
-}
-
-#[test]
-fn whoever_is_killed_at_any_instant_nothing_that_is_not_whole_ends_well() {
-    let dog = dog();
-    let mut random = Random::printed("whoever_is_killed_at_any_instant");
-    let manager = Manager::start();
-    let from = manager.path("in");
-    std::fs::write(&from, input()).expect("the input");
-    for round in 0..16 {
-        dog.step(format!("round {round}"));
-        let to = manager.path("out");
-        let _ = std::fs::remove_file(&to);
-        let a_send = || {
-            spawn(
-                manager
-                    .command(&["send", "x", "--frame", "16384"])
-                    .arg(&from),
-            )
-        };
-        let (mut recv, mut send) = (Some(recv(&manager, &to)), Some(a_send()));
-        let whole = || std::fs::read(&to).is_ok_and(|bytes| bytes == input());
-        // Before anything has arrived, or after so many bytes.
-        let after = random
-            .below(2 * input().len() as u64)
-            .saturating_sub(500_000);
-        let killed = if random.one_in(3) {
-            &mut recv
-        } else {
-            &mut send
-        };
-        while std::fs::metadata(&to).map_or(0, |m| m.len()) < after
-            && killed
-                .as_mut()
-                .is_some_and(|one| one.0.try_wait().expect("waiting").is_none())
-        {}
-        drop(killed.take());
-        if let Some(recv) = recv {
-            let (code, said) = ended_with(recv, a_send);
-            assert!(
-                matches!(code, Some(0 | 4)),
-                "round {round}: {code:?} {said}"
-            );
-            // A sender may be killed when all is taken and it has only not said so.
-            assert!(code != Some(0) || whole(), "round {round}: {said}");
-            let arrived = std::fs::read(&to).unwrap_or_default();
-            assert!(input().starts_with(&arrived), "round {round}: other bytes");
-        }
-        if let Some(send) = send {
-            let (code, said) = ended_with(send, || self::recv(&manager, &manager.path("out2")));
-            assert!(
-                matches!(code, Some(0 | 4)),
-                "round {round}: {code:?} {said}"
-            );
-        }
-    }
 }

@@ -2,7 +2,6 @@
 //! library's examples.
 
 mod component;
-mod kills;
 mod typed;
 
 use super::stage::{Stage, compiled, here, stage};
@@ -18,7 +17,7 @@ use tranship_testkit::{Watchdog, skipped};
 
 /// A manager, and the programs of both languages.
 struct World {
-    dog: Watchdog,
+    _dog: Watchdog,
     stage: &'static Stage,
     folder: TempDir,
     domain: Domain,
@@ -46,7 +45,7 @@ impl World {
         let domain = Domain::builder().name("rust").helper_thread(true);
         let domain = domain.embedded().expect("a domain");
         Some(World {
-            dog,
+            _dog: dog,
             stage,
             folder: tranship_testkit::folder().expect("a folder"),
             socket: domain.socket_path().expect("a path"),
