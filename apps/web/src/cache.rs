@@ -12,6 +12,15 @@ use tranship::{Body, Buffer, Pool};
 const HEADERS: usize = 8 << 10;
 const REPLIES: usize = 4096;
 
+/// Headers of requests that ask for another reply: for this client, or of a part.
+const OTHERS: [&str; 5] = [
+    "authorization",
+    "cookie",
+    "range",
+    "cache-control",
+    "pragma",
+];
+
 /// The component. Requests that it does not answer go on to `dynamic`.
 #[derive(Debug)]
 pub struct Cache {
@@ -49,20 +58,14 @@ impl Cache {
 
     /// Answers a request with what is kept, if there is something.
     fn find(&mut self, word: Word) -> Option<(Word, Body)> {
+        if self.kept.is_empty() {
+            return None;
+        }
         let request = Request::read(&self.record)?;
-        // Other replies say something else about the connection, or about the client.
-        let asks = |name| request.header(name).is_some();
+        let is_other = |name: &str| OTHERS.iter().any(|other| name.eq_ignore_ascii_case(other));
         if !matches!(request.method, Method::Get | Method::Head)
             || request.body_bytes > 0
-            || [
-                "authorization",
-                "cookie",
-                "range",
-                "cache-control",
-                "pragma",
-            ]
-            .map(asks)
-            .contains(&true)
+            || request.headers().any(|(name, _)| is_other(name))
         {
             return None;
         }

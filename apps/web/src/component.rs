@@ -10,7 +10,7 @@ use rustix::time::Timespec;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tranship::component::{Component, Part};
-use tranship::{Domain, Message, Pool, PoolOptions};
+use tranship::{Body, Domain, Message, Pool, PoolOptions};
 
 /// Messages that may be under way on a channel whose file does not say.
 const LINES: u32 = 1024;
@@ -18,6 +18,10 @@ const LINES: u32 = 1024;
 const BRIEF: Duration = Duration::from_millis(20);
 /// Time between two looks for components that have died or come, while messages come; and whether what was sent was taken.
 const LOOK: Duration = Duration::from_millis(100);
+/// Messages that are taken between two looks at the clock.
+const MESSAGES: usize = 32;
+/// Bytes of replies after which the front gets a turn: it sends them while the processor's cache still has them.
+const TURN: usize = 512 << 10;
 /// Time for which a component without work goes on looking, so that memory goes back. Then it sleeps until there is news.
 pub(crate) const REST: Duration = Duration::from_secs(3);
 
@@ -35,6 +39,10 @@ pub struct Ends {
     pub ins: Vec<In>,
     /// The last look for components that have ended or come.
     looked: Instant,
+    /// Room for what a flush sends.
+    flushing: Outs,
+    /// Bytes of replies since the front's last turn.
+    replied: usize,
 }
 
 impl Ends {
@@ -96,6 +104,8 @@ impl Ends {
             outs,
             ins,
             looked: Instant::now(),
+            flushing: Outs::default(),
+            replied: 0,
         })
     }
 
@@ -206,11 +216,17 @@ impl Ends {
     /// Sends what a stage has for others: each of them is woken once. A request that cannot be sent is answered.
     pub fn flush(&mut self, waiting: &mut Outs) {
         while !waiting.0.is_empty() {
-            let mut all = std::mem::take(&mut waiting.0);
+            std::mem::swap(waiting, &mut self.flushing);
+            let all = &mut self.flushing.0;
             for out in &mut self.outs {
                 let (to, path) = (out.to, out.is_path());
                 let batch = all.extract_if(.., |(there, ..)| *there == to);
-                let batch = batch.map(|(_, word, body)| (word, body));
+                let batch = batch.map(|(_, word, body)| {
+                    if to == To::Front {
+                        self.replied += bytes_of(&body);
+                    }
+                    (word, body)
+                });
                 out.send(&self.pool, batch, |word, why| {
                     // The front calls again, and nobody waits for what the log and the cache miss.
                     if !path || word.as_roll().is_some() {
@@ -223,7 +239,7 @@ impl Ends {
                     waiting.answer(word, status);
                 });
             }
-            for (to, word, _) in all {
+            for (to, word, _) in all.drain(..) {
                 // There is no channel to it.
                 let beside = to == To::Cache && self.me != To::Route;
                 if !beside && !matches!(to, To::Front | To::Log) {
@@ -231,6 +247,18 @@ impl Ends {
                 }
             }
         }
+        if self.replied >= TURN {
+            self.replied = 0;
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn bytes_of(body: &Body) -> usize {
+    match body {
+        Body::Buffer(bytes) => bytes.len(),
+        Body::Aggregate(all) => all.len(),
+        _ => 0,
     }
 }
 
@@ -301,12 +329,16 @@ impl<S: Stage> Running<'_, S> {
         }
     }
 
-    /// Takes a batch of what is there, and sends what it leads to. Says whether there was something.
+    /// Takes what is there in batches, and sends what each leads to. Says whether there was something.
     fn take_all(&mut self) -> bool {
-        let mut any = self.take_others();
-        any |= self.take_from(0);
-        self.ends.flush(&mut self.waiting);
-        any
+        for batch in 0..MESSAGES.div_ceil(self.most) {
+            let any = self.take_others() | self.take_from(0);
+            self.ends.flush(&mut self.waiting);
+            if !any {
+                return batch > 0;
+            }
+        }
+        true
     }
 
     /// Takes what is to be kept or noted, before the requests that may ask for it.

@@ -1,6 +1,6 @@
 //! Content that is made for each request: handlers in a process of their own.
 
-use crate::reply::{Heads, MEMORY};
+use crate::reply::{HEAD_ROOM, Heads, MEMORY};
 use crate::request::{Request, body_of, copy_record};
 use crate::stage::{Outs, Stage, To};
 use crate::word::Word;
@@ -48,9 +48,19 @@ pub struct Exchange<'a> {
     pool: &'a Pool,
     status: u16,
     headers: &'a mut String,
-    reply: Option<BufferMut>,
+    reply: Option<Made>,
     max_age: u32,
 }
+
+/// A body that a handler has written, behind room for the head.
+#[derive(Debug)]
+struct Made {
+    buffer: BufferMut,
+    room: usize,
+}
+
+/// Most bytes of a body with room for its head: a larger buffer with room would have more pages.
+const WITH_ROOM: usize = 16 << 10;
 
 impl Exchange<'_> {
     /// Returns the pieces of the request's body. They lie in memory of the component of the connections.
@@ -65,9 +75,10 @@ impl Exchange<'_> {
 
     /// Adds a header. Line ends are left out.
     pub fn header(&mut self, name: &str, value: &str) {
-        let clean = |text: &str| text.replace(['\r', '\n', '\0'], "");
-        // A string takes everything.
-        let _ = write!(self.headers, "{}: {}\r\n", clean(name), clean(value));
+        for (text, end) in [(name, ": "), (value, "\r\n")] {
+            self.headers.extend(text.split(['\r', '\n', '\0']));
+            self.headers.push_str(end);
+        }
     }
 
     /// Lets the cache answer requests of the same target for so many seconds.
@@ -82,8 +93,10 @@ impl Exchange<'_> {
     /// `TimedOut` without memory for half a second, `TooLarge`.
     pub fn body(&mut self, bytes: usize) -> Result<&mut [u8], Error> {
         self.reply = None;
-        let body = self.pool.alloc_timeout(bytes, MEMORY)?;
-        Ok(self.reply.insert(body))
+        let room = if bytes <= WITH_ROOM { HEAD_ROOM } else { 0 };
+        let buffer = self.pool.alloc_timeout(room + bytes, MEMORY)?;
+        let made = self.reply.insert(Made { buffer, room });
+        Ok(&mut made.buffer[room..])
     }
 }
 
@@ -95,9 +108,8 @@ pub struct Dynamic<H> {
     heads: Heads,
     headers: String,
     record: Vec<u8>,
-    /// Nanoseconds since the start at which the handler was called; 0: it is not running. And the thread that looks.
-    called: Option<(Arc<AtomicU64>, Thread)>,
-    start: Instant,
+    /// Calls of the handler and returns, and the thread that looks.
+    calls: Option<(Arc<AtomicU64>, Thread)>,
 }
 
 impl<H: Handler> Dynamic<H> {
@@ -110,40 +122,40 @@ impl<H: Handler> Dynamic<H> {
             heads: Heads::default(),
             headers: String::new(),
             record: Vec::new(),
-            called: None,
-            start: Instant::now(),
+            calls: None,
         }
     }
 
-    /// Ends the process when a handler takes longer than this: its request is lost, the next process has the others.
+    /// Ends the process when a handler takes longer than this, at most a quarter later: its request is lost, the next
+    /// process has the others.
     ///
     /// # Errors
     /// A thread that cannot be started.
     pub fn limit(mut self, most: Duration) -> std::io::Result<Dynamic<H>> {
-        let called = Arc::new(AtomicU64::new(0));
-        let (watched, start) = (called.clone(), self.start);
+        let calls = Arc::new(AtomicU64::new(0));
+        let watched = calls.clone();
         let watch = move || {
+            let (mut seen, mut since) = (0, Instant::now());
             loop {
                 // Ordering: relaxed, the number alone counts. A call wakes this thread after it has set the number.
-                match watched.load(Ordering::Relaxed) {
-                    0 => std::thread::park(),
-                    _ => std::thread::sleep(most / 4),
+                let now = watched.load(Ordering::Relaxed);
+                if now != seen {
+                    (seen, since) = (now, Instant::now());
                 }
-                let since = watched.load(Ordering::Relaxed);
-                let took = start.elapsed().saturating_sub(Duration::from_nanos(since));
-                if since != 0 && took >= most {
-                    eprintln!(
-                        "a handler took {} ms, it may take {} ms",
-                        took.as_millis(),
-                        most.as_millis()
-                    );
-                    std::process::abort();
+                match is_running(now) {
+                    false => std::thread::park(),
+                    true if since.elapsed() < most => std::thread::sleep(most / 4),
+                    true => {
+                        let (took, most) = (since.elapsed().as_millis(), most.as_millis());
+                        eprintln!("a handler took {took} ms, it may take {most} ms");
+                        std::process::abort();
+                    }
                 }
             }
         };
         let thread = std::thread::Builder::new().name("handler-limit".to_owned());
         let thread = thread.spawn(watch)?.thread().clone();
-        self.called = Some((called, thread));
+        self.calls = Some((calls, thread));
         Ok(self)
     }
 
@@ -165,31 +177,51 @@ impl<H: Handler> Dynamic<H> {
             reply: None,
             max_age: 0,
         };
-        if let Some((called, thread)) = &self.called {
-            let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            called.store(now.max(1), Ordering::Relaxed);
+        if let Some((calls, thread)) = &self.calls {
+            calls.fetch_add(1, Ordering::Relaxed);
             // It makes a system call only where that thread sleeps until the next call.
             thread.unpark();
         }
         let handled = self.handler.handle(&mut exchange);
-        if let Some((called, _)) = &self.called {
-            called.store(0, Ordering::Relaxed);
+        if let Some((calls, _)) = &self.calls {
+            calls.fetch_add(1, Ordering::Relaxed);
         }
         handled.map_err(|error| status(&error))?;
         let (code, max_age) = (exchange.status, exchange.max_age);
-        let content = exchange.reply.take().map(BufferMut::freeze);
+        let made = exchange.reply.take();
+        let bytes = made.as_ref().map(|made| made.buffer.len() - made.room);
+        let (pool, headers) = (&self.pool, &self.headers);
+        let reply = match made {
+            None => self.heads.reply(pool, word, code, headers, None),
+            Some(Made { buffer, room }) => {
+                let what = (word, code, &headers[..]);
+                self.heads.reply_in_room(pool, what, buffer, room)
+            }
+        };
+        let (word, reply) = reply.map_err(|error| status(&error))?;
         if max_age > 0
             && code == 200
-            && let Some(content) = &content
+            && !word.has(Word::HEAD)
+            && let Some(content) = bytes.and_then(|bytes| content_of(&reply, bytes))
         {
-            keep(&self.pool, body, content, &self.headers, max_age, outs);
+            keep(pool, body, content, headers, max_age, outs);
         }
-        let reply = self
-            .heads
-            .reply(&self.pool, word, code, &self.headers, content);
-        let (word, reply) = reply.map_err(|error| status(&error))?;
         outs.send(To::Front, word, reply);
         Ok(())
+    }
+}
+
+/// Says whether a handler runs, by the number of its calls and returns.
+fn is_running(calls: u64) -> bool {
+    !calls.is_multiple_of(2)
+}
+
+/// Returns the body of a reply, of so many bytes. `None`: the reply has no body.
+fn content_of(reply: &Body, bytes: usize) -> Option<Buffer> {
+    match reply {
+        Body::Buffer(whole) => Some(whole.slice(whole.len().checked_sub(bytes)?..)),
+        Body::Aggregate(all) => all.pieces().back().cloned(),
+        _ => None,
     }
 }
 
@@ -197,7 +229,7 @@ impl<H: Handler> Dynamic<H> {
 fn keep(
     pool: &Pool,
     request: &Body,
-    content: &Buffer,
+    content: Buffer,
     headers: &str,
     max_age: u32,
     outs: &mut Outs,
@@ -213,7 +245,7 @@ fn keep(
     lines.copy_from_slice(headers.as_bytes());
     let mut all = Aggregate::new();
     all.set_list_pool(pool);
-    for piece in [record, lines.freeze(), content.clone()] {
+    for piece in [record, lines.freeze(), content] {
         if all.push_back(piece).is_err() {
             return;
         }

@@ -80,8 +80,10 @@ pub trait Behind {
     fn take(&mut self) -> Got;
     /// Gets ready to sleep on [`fd`](Behind::fd). `false`: there is something to take.
     fn arm(&mut self) -> bool;
-    /// Takes note that the descriptor can be read. Says whether nothing is to be looked for.
-    fn woken(&mut self) -> bool;
+    /// Takes note that the descriptor can be read.
+    fn woken(&mut self);
+    /// Looks for components that have ended or come. Says whether all are there.
+    fn look(&mut self) -> bool;
     /// Returns the descriptor that tells of replies.
     fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>>;
     /// Shows the access log what was answered.
@@ -216,7 +218,7 @@ impl<B: Behind> Front<B> {
             for event in &events {
                 match event.data.u64() {
                     BEHIND => {
-                        let _ = self.behind.woken();
+                        self.behind.woken();
                         self.streams.iter_mut().for_each(Streams::woken);
                     }
                     data if data > u64::from(u32::MAX) => {
@@ -238,7 +240,7 @@ impl<B: Behind> Front<B> {
                 self.behind.flush_log();
                 self.look_at_all();
                 let are_there = self.streams.as_mut().is_none_or(Streams::look);
-                if !self.behind.woken() || !are_there {
+                if !self.behind.look() || !are_there {
                     self.look_soon();
                 }
                 self.flush();

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tranship::{
     Body, ChannelOptions, Domain, Error, ErrorKind, Listener, Message, Opening, Pool, Receiver,
-    Sender, Wait,
+    SendError, Sender, Wait,
 };
 
 /// How long a component waits for a process of the front.
@@ -116,37 +116,42 @@ impl Out {
             (None, Away::Wait) => self.wait(pool),
             (None, Away::Keep | Away::Drop) => self.look(pool),
         }
-        let mut messages = Vec::new();
-        for (word, mut body) in batch {
+        self.forget_taken(0);
+        let (keeps, lines, kept) = (self.away == Away::Keep, self.lines, &mut self.kept);
+        let messages = batch.filter_map(|(word, mut body)| {
             // The list of an aggregate that is passed on lies in this component's memory.
             if let Body::Aggregate(all) = &mut body {
                 all.set_list_pool(pool);
             }
-            if self.away == Away::Keep {
+            if keeps {
+                // Never more than the ring holds.
                 match body.share() {
-                    Some(copy) if self.has_room(messages.len()) => {
-                        self.kept.push_back((word, copy))
-                    }
+                    Some(copy) if kept.len() < lines => kept.push_back((word, copy)),
                     _ => {
                         failed(word, Unsent::Full);
-                        continue;
+                        return None;
                     }
                 }
             }
-            messages.push((body, word.0));
-        }
-        if self.push(messages, &mut failed).is_err() {
+            Some((body, word.0))
+        });
+        let done = match &mut self.sender {
+            Some(sender) => match sender.try_send_many(messages) {
+                Ok(_) => Ok(()),
+                Err(failure) => {
+                    let rest = self.settle(failure, &mut failed);
+                    rest.and_then(|rest| self.push(rest, &mut failed))
+                }
+            },
+            None => {
+                let messages: Vec<_> = messages.collect();
+                self.lose(&messages, &mut failed);
+                Err(())
+            }
+        };
+        if done.is_err() {
             self.look(pool);
         }
-        self.forget_taken(0);
-    }
-
-    /// Says whether one more may be kept: never more than the ring holds.
-    fn has_room(&mut self, beside: usize) -> bool {
-        if self.kept.len() >= self.lines {
-            self.forget_taken(beside);
-        }
-        self.kept.len() < self.lines
     }
 
     /// Returns how many messages may be sent now. Without a process: as many as are kept for the next one.
@@ -217,52 +222,61 @@ impl Out {
                 self.lose(&messages, failed);
                 return Err(());
             };
-            let Err(error) = sender.try_send_many(messages) else {
-                return Ok(());
-            };
-            messages = error.unsent;
-            let mut error = error.error;
-            let waits = [ErrorKind::PoolPending, ErrorKind::OutOfMemory];
-            if waits.contains(&error.kind()) && !messages.is_empty() {
-                let rest = messages.split_off(1);
-                match messages
-                    .pop()
-                    .map(|first| sender.send_timeout(first, CONSENT))
-                {
-                    Some(Err(again)) => {
-                        error = again.error;
-                        messages.push(again.unsent);
-                        messages.extend(rest);
-                    }
-                    _ => {
-                        messages = rest;
-                        continue;
-                    }
-                }
-            }
-            if is_gone(&error) {
-                self.leave(messages.len());
-                self.lose(&messages, failed);
-                return Err(());
-            }
-            if error.kind() == ErrorKind::Full {
-                for (_, word) in &messages {
-                    failed(Word(*word), Unsent::Full);
-                }
-                if self.away == Away::Keep {
-                    self.kept.truncate(self.kept.len() - messages.len());
-                }
-                return Ok(());
-            }
-            // That message alone.
-            eprintln!("sending to {}: {error}", self.to.name());
-            let (_, word) = messages.remove(0);
-            failed(Word(word), Unsent::Gone);
-            if self.away == Away::Keep {
-                self.kept.remove(self.kept.len() - messages.len() - 1);
+            match sender.try_send_many(messages) {
+                Ok(_) => return Ok(()),
+                Err(failure) => messages = self.settle(failure, failed)?,
             }
         }
         Ok(())
+    }
+
+    /// Settles the first of messages that were not sent. Returns those that are still to be sent.
+    fn settle(
+        &mut self,
+        failure: SendError<Vec<(Body, u64)>>,
+        failed: &mut impl FnMut(Word, Unsent),
+    ) -> Result<Vec<(Body, u64)>, ()> {
+        let SendError {
+            mut error,
+            unsent: mut messages,
+        } = failure;
+        let waits = [ErrorKind::PoolPending, ErrorKind::OutOfMemory];
+        if waits.contains(&error.kind())
+            && let Some(sender) = &mut self.sender
+        {
+            let first = messages.remove(0);
+            match sender.send_timeout(first, CONSENT) {
+                Ok(_) => return Ok(messages),
+                Err(again) => {
+                    error = again.error;
+                    messages.insert(0, again.unsent);
+                }
+            }
+        }
+        if is_gone(&error) {
+            self.leave(messages.len());
+            self.lose(&messages, failed);
+            return Err(());
+        }
+        if error.kind() == ErrorKind::Full {
+            for (_, word) in &messages {
+                failed(Word(*word), Unsent::Full);
+            }
+            if self.away == Away::Keep {
+                self.kept.truncate(self.kept.len() - messages.len());
+            }
+            return Ok(Vec::new());
+        }
+        // That message alone. If the component that wrote it has ended, no new process can get its memory.
+        if error.kind() != ErrorKind::Stale {
+            eprintln!("sending to {}: {error}", self.to.name());
+        }
+        let (_, word) = messages.remove(0);
+        failed(Word(word), Unsent::Gone);
+        if self.away == Away::Keep {
+            self.kept.remove(self.kept.len() - messages.len() - 1);
+        }
+        Ok(messages)
     }
 
     /// Messages for a process that is gone: the next one gets those that are kept.

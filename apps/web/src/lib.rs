@@ -12,8 +12,9 @@
 //!
 //! The clients' connections are sockets of the kernel, or those of two more components: `device` ◄─► `tcpip` ◄─► `front`.
 //!
-//! A request is a record and the pieces of its body, a reply a head and a body, each an aggregate. Bodies stay where they
-//! were received or made: the pools' levels are `producer`, so no component can change another one's bytes.
+//! A request is a record and the pieces of its body, a reply a head and a body. Each is an aggregate if it has several
+//! buffers. Bodies stay where they were received or made: the pools' levels are `producer`, so no component can change
+//! another one's bytes. A small body lies behind its head in one buffer, because two buffers and their list cost more.
 //!
 //! A program with handlers of its own implements [`Handler`], and calls [`serve`] with [`Dynamic`].
 //!

@@ -1,13 +1,13 @@
 //! The access log: the guard shows each request, the front each answer, and a line has both. It is on no request's path.
 
 use crate::front::LINE;
-use crate::reply::http_date;
+use crate::reply::{http_date, second_now};
 use crate::request::{Request, copy_record};
 use crate::stage::{Outs, Stage, To};
 use crate::word::Word;
 use std::collections::HashMap;
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tranship::Body;
 
 /// Requests whose answers are still to come; more than these are written without what was asked for.
@@ -55,8 +55,7 @@ impl Log {
     }
 
     fn write(&mut self, lines: &[u8]) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let date = http_date(now.map_or(0, |since| since.as_secs()));
+        let date = http_date(second_now());
         for line in lines.chunks_exact(LINE) {
             let number = |at: usize| line[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
             let (word, bytes) = (Word(number(0)), number(8));

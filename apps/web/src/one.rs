@@ -74,7 +74,9 @@ impl Behind for Calls {
         self.replies.is_empty()
     }
 
-    fn woken(&mut self) -> bool {
+    fn woken(&mut self) {}
+
+    fn look(&mut self) -> bool {
         true
     }
 

@@ -27,7 +27,7 @@ impl Piece {
 }
 
 /// Most pieces of one call.
-const MOST: usize = 64;
+const MOST: usize = 16;
 const NO_PART: libc::iovec = libc::iovec {
     iov_base: std::ptr::null_mut(),
     iov_len: 0,

@@ -2,9 +2,10 @@
 
 use crate::stage::nothing;
 use crate::word::Word;
+use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tranship::{Aggregate, Body, Buffer, Error, Pool};
+use std::time::Duration;
+use tranship::{Aggregate, Body, Buffer, BufferMut, Error, Pool};
 
 /// Returns the reason phrase of a status.
 #[must_use]
@@ -41,11 +42,17 @@ pub fn reason(status: u16) -> &'static str {
 /// it more.
 pub(crate) const MEMORY: Duration = Duration::from_millis(500);
 
-/// Writes heads of replies, with a date that is made once a second.
+/// Bytes ahead of a body in which its head is written, so that one buffer has both.
+pub(crate) const HEAD_ROOM: usize = 512;
+/// Most bytes of a body that is copied behind its head: two buffers and a list of them cost more.
+const COPIED: usize = 4 << 10;
+
+/// Writes heads of replies. The lines of a status that do not depend on the request are made once a second.
 #[derive(Debug, Default)]
 pub struct Heads {
     second: u64,
-    date: String,
+    status: u16,
+    start: Vec<u8>,
     text: Vec<u8>,
 }
 
@@ -53,35 +60,34 @@ impl Heads {
     /// Returns a reply's head. `length`: bytes of the body; `None`: the reply has none, and says nothing of it (204, 304).
     /// `headers` are whole lines.
     pub fn head(&mut self, word: Word, status: u16, length: Option<u64>, headers: &str) -> &[u8] {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let second = now.map_or(0, |since| since.as_secs());
-        if second != self.second || self.date.is_empty() {
-            self.second = second;
-            self.date = http_date(second);
+        let second = second_now();
+        if (second, status) != (self.second, self.status) {
+            (self.second, self.status) = (second, status);
+            self.start.clear();
+            let (reason, date) = (reason(status), http_date(second));
+            // A vector takes everything, here and below.
+            let _ = write!(
+                self.start,
+                "HTTP/1.1 {status} {reason}\r\nserver: tranship\r\ndate: {date}\r\n"
+            );
         }
         self.text.clear();
         let text = &mut self.text;
-        // A vector takes everything.
-        let _ = write!(
-            text,
-            "HTTP/1.1 {status} {}\r\nserver: tranship\r\ndate: {}\r\n",
-            reason(status),
-            self.date
-        );
+        text.extend_from_slice(&self.start);
         if let Some(length) = length {
             let _ = write!(text, "content-length: {length}\r\n");
         }
-        text.extend(headers.as_bytes());
+        text.extend_from_slice(headers.as_bytes());
         if word.has(Word::CLOSE) {
-            text.extend(b"connection: close\r\n");
+            text.extend_from_slice(b"connection: close\r\n");
         } else if word.has(Word::KEEP) {
-            text.extend(b"connection: keep-alive\r\n");
+            text.extend_from_slice(b"connection: keep-alive\r\n");
         }
-        text.extend(b"\r\n");
+        text.extend_from_slice(b"\r\n");
         text
     }
 
-    /// Makes a whole reply of a head and a body, which is not sent to a HEAD request.
+    /// Makes a whole reply of a head and a body, which is not sent to a HEAD request, nor with a status that has none.
     ///
     /// # Errors
     /// `TimedOut` without memory for the head.
@@ -93,21 +99,65 @@ impl Heads {
         headers: &str,
         body: Option<Buffer>,
     ) -> Result<(Word, Body), Error> {
-        let length = match status {
-            204 | 304 => None,
-            _ => Some(body.as_ref().map_or(0, |body| body.len() as u64)),
-        };
+        let length = length_of(status, body.as_ref().map_or(0, Buffer::len));
         let head = self.head(word, status, length, headers);
-        let mut buffer = pool.alloc_timeout(head.len(), MEMORY)?;
-        buffer.copy_from_slice(head);
+        let body = body.filter(|_| sends_body(word, status));
+        let copied = body.as_ref().filter(|body| body.len() <= COPIED);
+        let bytes = head.len() + copied.map_or(0, Buffer::len);
+        let mut buffer = pool.alloc_timeout(bytes, MEMORY)?;
+        let (here, behind) = buffer.split_at_mut(head.len());
+        here.copy_from_slice(head);
+        if let Some(body) = copied {
+            // As long as there is room for it.
+            let _ = body.view().copy_to_slice(0, behind);
+        }
         let head = buffer.freeze();
-        let body = body.filter(|body| !word.has(Word::HEAD) && !body.is_empty());
-        let whole = match body {
+        let whole = match body.filter(|body| body.len() > COPIED) {
             None => Body::Buffer(head),
             Some(body) => Body::Aggregate(together(pool, head, body)?),
         };
         Ok((word.with_status(status), whole))
     }
+
+    /// Makes a whole reply as [`reply`](Heads::reply) does, of a body that was written behind `room` bytes of its
+    /// buffer.
+    ///
+    /// # Errors
+    /// Those of [`reply`](Heads::reply).
+    pub(crate) fn reply_in_room(
+        &mut self,
+        pool: &Pool,
+        (word, status, headers): (Word, u16, &str),
+        mut buffer: BufferMut,
+        room: usize,
+    ) -> Result<(Word, Body), Error> {
+        let length = length_of(status, buffer.len() - room);
+        let head = self.head(word, status, length, headers);
+        let start = room.checked_sub(head.len());
+        let Some(start) = start.filter(|_| sends_body(word, status)) else {
+            let body = buffer.freeze().slice(room..);
+            return self.reply(pool, word, status, headers, Some(body));
+        };
+        buffer[start..room].copy_from_slice(head);
+        let whole = Body::Buffer(buffer.freeze().slice(start..));
+        Ok((word.with_status(status), whole))
+    }
+}
+
+/// Returns the seconds since 1970. The coarse clock is exact enough, and costs a fifth.
+pub(crate) fn second_now() -> u64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    u64::try_from(now.tv_sec).unwrap_or(0)
+}
+
+/// Returns the length that a head says; `None`: replies with this status have no body.
+fn length_of(status: u16, bytes: usize) -> Option<u64> {
+    (!matches!(status, 204 | 304)).then_some(bytes as u64)
+}
+
+/// Says whether a body goes out behind the head.
+fn sends_body(word: Word, status: u16) -> bool {
+    !word.has(Word::HEAD) && length_of(status, 0).is_some()
 }
 
 /// Makes an aggregate of two pieces.

@@ -48,14 +48,6 @@ impl Channels {
             empty: false,
         }
     }
-
-    /// Connects to components that have come again.
-    fn look(&mut self) {
-        self.ends.ins.iter_mut().for_each(In::look);
-        for out in self.ends.outs.iter_mut().filter(|out| !out.is_there()) {
-            out.look(&self.ends.pool);
-        }
-    }
 }
 
 impl Behind for Channels {
@@ -103,9 +95,11 @@ impl Behind for Channels {
             self.turn = (self.turn + 1) % self.ends.ins.len();
         }
         self.woken = false;
-        // A byte that wakes may come later than its message was taken. It has to go, or it wakes again and again.
         if std::mem::take(&mut self.empty) {
+            // A byte that wakes may come later than its message was taken. It has to go, or it wakes again and again.
             self.ends.ins.iter_mut().for_each(In::disarm);
+            // So has news of the manager. A look at an end finds most of it.
+            self.look();
         }
         Got::Nothing
     }
@@ -114,13 +108,23 @@ impl Behind for Channels {
         self.ends.ins.iter_mut().all(In::arm)
     }
 
-    fn woken(&mut self) -> bool {
-        // A peer may have ended, or come.
+    fn woken(&mut self) {
         self.woken = true;
         self.empty = true;
+        if !self.ends.are_there() {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) -> bool {
+        // A peer may have ended.
+        self.woken = true;
         // What it cannot do now is done the next time.
         let _ = self.ends.domain.turn();
-        self.look();
+        self.ends.ins.iter_mut().for_each(In::look);
+        for out in self.ends.outs.iter_mut().filter(|out| !out.is_there()) {
+            out.look(&self.ends.pool);
+        }
         self.ends.are_there()
     }
 

@@ -83,9 +83,9 @@ impl Conn {
         match body {
             Body::Buffer(piece) => self.push_piece(Piece::Shared(piece)),
             Body::BufferMut(piece) => self.push_piece(Piece::Shared(piece.freeze())),
-            Body::Aggregate(all) => {
-                for piece in all.pieces() {
-                    self.push_piece(Piece::Shared(piece.clone()));
+            Body::Aggregate(mut all) => {
+                while let Some(piece) = all.remove(0) {
+                    self.push_piece(Piece::Shared(piece));
                 }
             }
             Body::Inline(bytes) => self.push_own(bytes.to_vec()),

@@ -32,7 +32,7 @@ use crate::error::Error;
 use crate::options::{ChannelOptions, Wait};
 use crate::pool::Pool;
 use std::sync::Arc;
-use tranship_proto::Role;
+use tranship_proto::{PoolId, Role};
 use tranship_ring::{Consumer, Lines, Producer};
 use tranship_sys::ForkGuard;
 
@@ -66,6 +66,8 @@ pub struct Receiver {
     ins: Vec<In>,
     /// The first pool of `ins`, if it is another domain's.
     at_hand: Option<AtHand>,
+    /// The pool of the last buffer that took the long way.
+    long_way: PoolId,
     guess: Guess,
     fork: ForkGuard,
     version: u32,
@@ -103,6 +105,7 @@ impl Receiver {
             control: Producer::new(),
             ins: Vec::new(),
             at_hand: None,
+            long_way: PoolId(u32::MAX),
             guess: Guess::default(),
             fork: link.domain.fork,
             version: 0,

@@ -170,6 +170,66 @@ fn only_a_part_may_come_back() {
     pool.alloc_now(CHUNK).expect("free");
 }
 
+/// The error names the writer, which has ended, and not the receiver.
+#[test]
+fn a_pool_whose_writer_has_ended_gets_no_further_reader() {
+    let _dog = dog();
+    let manager = embedded();
+    let [a, b, c] = ["a", "b", "c"].map(|name| join(&manager, name));
+    let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let pool = a.create_pool(options.allow_forward(true)).expect("a pool");
+    let (mut ab, mut b_in) = link(&a, &b, "ab");
+    let (mut bc, mut c_in) = link(&b, &c, "bc");
+    ab.send(filled(&pool, 100, 3)).expect("send");
+    let got = buf(b_in.recv().expect("recv"));
+    let writer = a.id();
+    drop((ab, pool, a));
+    while b_in.recv().expect_err("the end").kind() != ErrorKind::PeerGone {}
+    let error = bc.send(got).expect_err("no reader more");
+    assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    let text = error.error.to_string();
+    assert!(
+        text.contains(&format!("domain {writer} has ended")),
+        "{text}"
+    );
+    // A copy goes.
+    let own = crate::kit::pool(&b, 1);
+    let copy = own.copy(&error.unsent.to_vec()).expect("a copy").freeze();
+    bc.send(copy).expect("send");
+    assert_eq!(c_in.recv().expect("recv").to_vec(), [3; 100]);
+}
+
+/// Messages of two pools take turns, and each arrives: whichever pool is at hand.
+#[test]
+fn a_receiver_takes_messages_of_several_pools_in_any_order() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let options = PoolOptions::new(2 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let first = a.create_pool(options.allow_forward(true)).expect("a pool");
+    let second = pool(&b, 2);
+    let (mut ab, mut b_in) = link(&a, &b, "ab");
+    let (mut bc, mut c_in) = link(&b, &c, "bc");
+    for round in 0..40u8 {
+        // Runs of each, and changes at each message.
+        let forwards = match round {
+            0..20 => round / 5 % 2 == 0,
+            _ => round % 2 == 0,
+        };
+        if forwards {
+            ab.send(filled(&first, 100, round)).expect("send");
+            bc.send(buf(b_in.recv().expect("recv"))).expect("forward");
+        } else {
+            bc.send(filled(&second, 100, round)).expect("send");
+        }
+        assert_eq!(c_in.recv().expect("recv").to_vec(), [round; 100]);
+    }
+    drop((ab, b_in, bc, c_in));
+    for pool in [&first, &second] {
+        pool.alloc_now(2 * CHUNK).expect("all free");
+    }
+}
+
 #[test]
 fn another_domain_of_the_process_cannot_send_it() {
     let _dog = dog();

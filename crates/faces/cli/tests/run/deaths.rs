@@ -3,6 +3,7 @@
 use crate::stage::{Stage, wait_for};
 use std::io::{BufRead, BufReader};
 use tranship_testkit::chaos::rounds;
+use tranship_testkit::resource::descendants;
 use tranship_testkit::{Random, Running, Watchdog};
 
 const PIPE: &str = r#"
@@ -251,6 +252,30 @@ fn reaches_the_program(more: &str) {
     let mut program = Running::start(&mut stage.command(&[]));
     wait_for(&stage.dir.path().join("started"), |text| !text.is_empty());
     program.signal(libc::SIGTERM);
+    assert_eq!(program.0.wait().expect("its end").code(), Some(0));
+    assert_eq!(stage.read("told"), "told\n");
+    stage.nothing_is_left();
+}
+
+/// A signal to the process that waits for the program, and not to its group, is passed on: once, in order.
+#[test]
+fn a_signal_to_the_waiting_process_alone_reaches_the_program_once() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new(
+        "[component.a]\nrun = [\"sh\", \"-c\", \"trap 'echo told >> DIR/told' USR1; trap 'exit 0' TERM; echo > DIR/started; while :; do sleep 1000000 & wait $!; done\"]\nsandbox.write = [\"DIR\"]\n",
+    );
+    let mut program = Running::start(&mut stage.command(&[]));
+    wait_for(&stage.dir.path().join("started"), |text| !text.is_empty());
+    let waiting = stage.processes().into_iter();
+    let waiting = waiting.filter(|(_, said)| said.contains(" component {"));
+    // The other one that waits is its child, in the namespace.
+    let outer = waiting
+        .map(|(pid, _)| pid)
+        .max_by_key(|pid| descendants(*pid).len());
+    let outer = outer.expect("a process that waits");
+    tranship_sys::process::kill(outer, libc::SIGUSR1).expect("it waits");
+    wait_for(&stage.dir.path().join("told"), |text| !text.is_empty());
+    tranship_sys::process::kill(outer, libc::SIGTERM).expect("it waits");
     assert_eq!(program.0.wait().expect("its end").code(), Some(0));
     assert_eq!(stage.read("told"), "told\n");
     stage.nothing_is_left();

@@ -1,4 +1,4 @@
-//! The short way of a message: a plain buffer of the pool that was assigned first, shared or moved, or inline bytes.
+//! The short way of a message: a plain buffer of the pool at hand, shared or moved, or inline bytes.
 //! All others take the long way.
 
 use super::Receiver;
@@ -89,8 +89,8 @@ impl Receiver {
         slices | Tag::LONG | Tag::MOVED
     }
 
-    /// Takes a plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but
-    /// the checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
+    /// Takes a plain buffer of the pool at hand, if the next line is one: no call, no lock, nothing but the checks.
+    /// `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
     pub(super) fn take_direct(&mut self, line: (u64, &Line)) -> Option<Taken> {
         self.take_named(Carries::Buffer, line)

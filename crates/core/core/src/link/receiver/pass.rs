@@ -96,7 +96,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether the buffer is of the pool that its writer assigned first, and can go back at once.
+    /// Whether the buffer is of the pool at hand, which the sender writes, and can go back at once.
     #[inline(always)]
     fn is_at_hand(&self, buf: Handle) -> bool {
         let is_home = self.at_hand.as_ref().is_some_and(|pool| {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tranship_proto::{PoolId, Trust};
 
-/// Place of the pool that was assigned first, which is the one at hand.
+/// Place of the pool at hand: first the one that was assigned first.
 pub(super) const FIRST: usize = 0;
 
 /// A pool that can be received from.

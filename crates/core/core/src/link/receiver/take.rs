@@ -2,7 +2,7 @@
 
 use super::Receiver;
 use super::ahead::Untaken;
-use super::pools::{AtHand, In, is_copied};
+use super::pools::{AtHand, FIRST, In, is_copied};
 use crate::aggregate::{self, Aggregate};
 use crate::aggregate_mut::AggregateMut;
 use crate::base::lock;
@@ -73,6 +73,7 @@ impl Receiver {
         take: impl FnOnce(&Receiver, usize, Reference) -> Result<T, Untaken>,
     ) -> Result<T, Untaken> {
         let at = self.find(reference.id.pool())?;
+        let at = self.bring_to_hand(at, reference.id.pool());
         let take = || {
             let taken = take(self, at, reference)?;
             crash::point("recv.after_ref");
@@ -189,6 +190,20 @@ impl Receiver {
             Ok(at) => Ok(at),
             Err(_) => self.refresh(pool),
         }
+    }
+
+    /// Makes a pool the one at hand if the last buffer that took the long way was of it, too. Returns its new index.
+    fn bring_to_hand(&mut self, at: usize, pool: PoolId) -> usize {
+        // One buffer of another pool in between changes nothing.
+        if std::mem::replace(&mut self.long_way, pool) != pool || at == FIRST {
+            return at;
+        }
+        let Some(at_hand) = self.ins.get(at).and_then(AtHand::of) else {
+            return at;
+        };
+        self.at_hand = Some(at_hand);
+        self.ins.swap(FIRST, at);
+        FIRST
     }
 
     /// Returns the assignment of a known pool, as an index into `ins`.

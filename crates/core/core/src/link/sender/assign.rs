@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{PoolId, Refusal, RefusalCode, Request, Role};
+use tranship_proto::{DomainId, PoolId, Refusal, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
 
@@ -81,7 +81,10 @@ impl Sender {
             Assigned::Foreign(_) => None,
         };
         let (pool, _) = side.shape();
-        self.is_not_removed(pool)?;
+        let writer = match &side {
+            Assigned::Own(_) => None,
+            Assigned::Foreign(foreign) => Some(foreign.shape.writer),
+        };
         let deadline = self.consent_by();
         let assigned = self.assign_side(home, side, deadline);
         if let (Err(error), Some(own)) = (&assigned, new)
@@ -95,7 +98,7 @@ impl Sender {
                     awaited: Awaited::Consent(_),
                     waited_ms,
                 }) => PoolPending { pool, waited_ms }.into(),
-                _ => error.context("the pool could not be assigned to the channel"),
+                _ => not_assigned(error, pool, writer),
             },
             _ => self.peer_gone(),
         })
@@ -305,5 +308,18 @@ impl Sender {
             Patience::Channel(_) => None,
             Patience::AtMost(time) => Instant::now().checked_add(time),
         }
+    }
+}
+
+/// Says why a pool was not assigned, in the words of a caller that has sent a buffer.
+fn not_assigned(error: Error, pool: PoolId, writer: Option<DomainId>) -> Error {
+    let is_it = |refusal: &Refusal| {
+        refusal.code == RefusalCode::NoSuchId && refusal.asked == u64::from(pool.0)
+    };
+    match writer.filter(|_| error.find().is_some_and(is_it)) {
+        None => error.context("the pool could not be assigned to the channel"),
+        Some(writer) => error.context(format!(
+            "domain {writer} has ended, and its pool {pool} was never shown to the receiver: send a copy of the buffer"
+        )),
     }
 }
