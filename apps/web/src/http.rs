@@ -40,6 +40,8 @@ pub struct Http {
     pool: Pool,
     limits: Limits,
     conns: Vec<Conn>,
+    /// Room for the next record.
+    room: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +100,7 @@ impl Http {
             pool,
             limits,
             conns: Vec::new(),
+            room: Vec::new(),
         }
     }
 }
@@ -139,6 +142,7 @@ impl Stage for Http {
         let mut reader = Reader {
             pool: &self.pool,
             limits: self.limits,
+            room: &mut self.room,
             name: Word::new(word.slot(), word.generation(), 0),
             bytes: &bytes,
             at: 0,
@@ -188,6 +192,7 @@ fn into_buffer(body: Body) -> Option<Buffer> {
 struct Reader<'a> {
     pool: &'a Pool,
     limits: Limits,
+    room: &'a mut Vec<u8>,
     name: Word,
     bytes: &'a Buffer,
     at: usize,
@@ -275,7 +280,7 @@ impl Reader<'_> {
         };
         self.at += end - had;
         conn.text.truncate(end);
-        let read = head::read(&conn.text);
+        let read = head::read(&conn.text, self.room);
         conn.text.clear();
         let Some((head, length)) = read? else {
             // An empty line ahead of a request.
@@ -305,7 +310,7 @@ impl Reader<'_> {
     }
 
     /// Passes a whole request on.
-    fn pass(&self, conn: &mut Conn, pending: Pending, outs: &mut Outs) -> Result<(), u16> {
+    fn pass(&mut self, conn: &mut Conn, pending: Pending, outs: &mut Outs) -> Result<(), u16> {
         let Pending {
             head,
             pieces,
@@ -320,6 +325,7 @@ impl Reader<'_> {
             .alloc_timeout(record.len(), MEMORY)
             .map_err(|_| 503u16)?;
         to.copy_from_slice(&record);
+        *self.room = record;
         let record = to.freeze();
         let body = match pieces.is_empty() {
             true => Body::Buffer(record),

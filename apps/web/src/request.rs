@@ -145,7 +145,19 @@ impl RecordWriter {
     /// Begins a record. `None`: a text is longer than 64 KiB.
     #[must_use]
     pub fn new(method: Method, minor: u8, target: &str, path: &[u8]) -> Option<RecordWriter> {
-        let mut record = Vec::with_capacity(FIXED + target.len() + path.len() + 512);
+        RecordWriter::over(Vec::new(), method, minor, target, path)
+    }
+
+    /// Begins a record in the room of another one.
+    pub(crate) fn over(
+        mut record: Vec<u8>,
+        method: Method,
+        minor: u8,
+        target: &str,
+        path: &[u8],
+    ) -> Option<RecordWriter> {
+        record.clear();
+        record.reserve(FIXED + target.len() + path.len() + 512);
         record.extend([method as u8, minor]);
         record.extend(u16::try_from(target.len()).ok()?.to_le_bytes());
         record.extend(u16::try_from(path.len()).ok()?.to_le_bytes());

@@ -2,6 +2,7 @@
 
 use crate::request::{Method, RecordWriter};
 use crate::word::Word;
+use std::borrow::Cow;
 
 /// Most headers of a request.
 const MOST_HEADERS: usize = 64;
@@ -39,8 +40,9 @@ pub(super) fn end_of(text: &[u8], known: usize) -> Result<Option<usize>, u16> {
     Ok(None)
 }
 
-/// Reads a whole head. `None`: it is only an empty line. The error is a status.
-pub(super) fn read(text: &[u8]) -> Result<Option<(Head, Length)>, u16> {
+/// Reads a whole head, and writes its record in the room of another one. `None`: it is only an empty line. The error is a
+/// status.
+pub(super) fn read(text: &[u8], room: &mut Vec<u8>) -> Result<Option<(Head, Length)>, u16> {
     if text == b"\r\n" {
         return Ok(None);
     }
@@ -87,7 +89,8 @@ pub(super) fn read(text: &[u8]) -> Result<Option<(Head, Length)>, u16> {
     if method == Method::Head {
         flags |= Word::HEAD;
     }
-    let mut record = RecordWriter::new(method, minor, target, &path).ok_or(414u16)?;
+    let room = std::mem::take(room);
+    let mut record = RecordWriter::over(room, method, minor, target, &path).ok_or(414u16)?;
     for header in parsed.headers.iter() {
         record.header(header.name, header.value).ok_or(431u16)?;
     }
@@ -156,9 +159,9 @@ impl Facts {
 }
 
 /// Returns the path of a target, with `%` sequences decoded.
-fn path_of(method: Method, target: &str) -> Result<Vec<u8>, u16> {
+fn path_of(method: Method, target: &str) -> Result<Cow<'_, [u8]>, u16> {
     if target == "*" && method == Method::Options {
-        return Ok(b"/".to_vec());
+        return Ok(Cow::Borrowed(b"/"));
     }
     let bytes = target.as_bytes();
     // A fragment is the client's; another form names a server, which this one would have to believe.
@@ -166,6 +169,9 @@ fn path_of(method: Method, target: &str) -> Result<Vec<u8>, u16> {
         return Err(400);
     }
     let path = target.split_once('?').map_or(target, |(path, _)| path);
+    if !path.contains(['%', '\0']) {
+        return Ok(Cow::Borrowed(path.as_bytes()));
+    }
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path.bytes();
     while let Some(byte) = rest.next() {
@@ -182,7 +188,7 @@ fn path_of(method: Method, target: &str) -> Result<Vec<u8>, u16> {
         }
         decoded.push(byte);
     }
-    Ok(decoded)
+    Ok(Cow::Owned(decoded))
 }
 
 #[cfg(test)]
@@ -193,7 +199,7 @@ mod tests {
         match end_of(text.as_bytes(), 0) {
             Err(status) => status,
             Ok(None) => 0,
-            Ok(Some(end)) => match read(&text.as_bytes()[..end]) {
+            Ok(Some(end)) => match read(&text.as_bytes()[..end], &mut Vec::new()) {
                 Err(status) => status,
                 Ok(_) => 200,
             },

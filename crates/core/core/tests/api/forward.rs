@@ -1,9 +1,11 @@
 //! Buffers that travel on: through a third domain, in cycles, back to their writer.
 
 use crate::kit::*;
+use std::path::PathBuf;
 use tranship_core::error::RefusalCode;
-use tranship_core::{ErrorKind, PoolOptions};
+use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Forward};
+use tranship_testkit::{Control, child};
 
 #[test]
 fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
@@ -170,33 +172,46 @@ fn only_a_part_may_come_back() {
     pool.alloc_now(CHUNK).expect("free");
 }
 
+child!(
+    /// Sends one buffer over `x`, and waits.
+    fn source(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = Domain::builder().name("source").socket(path).connect();
+        let domain = domain.unwrap();
+        let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
+        let pool = domain.create_pool(options.allow_forward(true)).unwrap();
+        let listener = domain.listen::<Sender>("x").unwrap();
+        ctl.send(&domain.id().0).unwrap();
+        let mut sender = listener.accept().unwrap();
+        sender.send(filled(&pool, 100, 3)).unwrap();
+        let _end: Option<()> = ctl.recv().unwrap();
+    }
+);
+
 /// The error names the writer, which has ended, and not the receiver.
 #[test]
 fn a_pool_whose_writer_has_ended_gets_no_further_reader() {
     let _dog = dog();
-    let manager = embedded();
-    let [a, b, c] = ["a", "b", "c"].map(|name| join(&manager, name));
-    let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
-    let pool = a.create_pool(options.allow_forward(true)).expect("a pool");
-    let (mut ab, mut b_in) = link(&a, &b, "ab");
-    let (mut bc, mut c_in) = link(&b, &c, "bc");
-    ab.send(filled(&pool, 100, 3)).expect("send");
-    let got = buf(b_in.recv().expect("recv"));
-    let writer = a.id();
-    drop((ab, pool, a));
-    while b_in.recv().expect_err("the end").kind() != ErrorKind::PeerGone {}
-    let error = bc.send(got).expect_err("no reader more");
+    let (b, c) = pair();
+    let process = source().start().expect("a child");
+    let writer = process.ask::<u32>(&b.socket_path());
+    let mut inward = b.open::<Receiver>("x").expect("open");
+    let (mut outward, mut last) = link(&b, &c, "y");
+    let got = buf(inward.recv().expect("recv"));
+    process.kill();
+    assert_eq!(
+        inward.recv().expect_err("the end").kind(),
+        ErrorKind::PeerDied
+    );
+    let error = outward.send(got).expect_err("no further reader");
     assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
     let text = error.error.to_string();
-    assert!(
-        text.contains(&format!("domain {writer} has ended")),
-        "{text}"
-    );
+    let named = format!("domain {writer} has ended");
+    assert!(text.contains(&named), "{text}");
     // A copy goes.
-    let own = crate::kit::pool(&b, 1);
-    let copy = own.copy(&error.unsent.to_vec()).expect("a copy").freeze();
-    bc.send(copy).expect("send");
-    assert_eq!(c_in.recv().expect("recv").to_vec(), [3; 100]);
+    let copy = pool(&b, 1).copy(&error.unsent.to_vec());
+    outward.send(copy.expect("a copy").freeze()).expect("send");
+    assert_eq!(last.recv().expect("recv").to_vec(), [3; 100]);
 }
 
 /// Messages of two pools take turns, and each arrives: whichever pool is at hand.
