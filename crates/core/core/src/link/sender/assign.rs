@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{DomainId, PoolId, Refusal, RefusalCode, Request};
+use tranship_proto::{DomainId, PoolId, Refusal, RefusalCode, Request, Role};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
 
@@ -81,6 +81,7 @@ impl Sender {
             Assigned::Foreign(_) => None,
         };
         let (pool, _) = side.shape();
+        self.is_not_removed(pool)?;
         let writer = match &side {
             Assigned::Own(_) => None,
             Assigned::Foreign(foreign) => Some(foreign.shape.writer),
