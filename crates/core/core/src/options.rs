@@ -152,6 +152,9 @@ impl PoolOptions {
         /// when the pool is made; a receiver takes the pool if its [`accept_trust`](ChannelOptions::accept_trust) says
         /// so.
         ///
+        /// At [`None`](Trust::None) a send shows the pool to one domain only;
+        /// [`Sender::assign`](crate::Sender::assign) shows it to others.
+        ///
         /// At `Full` and `Half` every domain that has the pool can also punch holes into its memory. A reader that
         /// touches a hole reads zeros, and its own cgroup pays for the page. Receivers refuse buffers of several chunks
         /// that have holes; they cannot tell of others.
