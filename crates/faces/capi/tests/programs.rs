@@ -249,7 +249,7 @@ fn the_images_of_the_example_arrive() {
 }
 
 #[test]
-fn values_that_are_sent_many_times_go_by_reference() {
+fn a_value_of_zc_malloc_arrives_as_it_was_when_it_was_sent() {
     let _dog = Watchdog::new();
     let library = artifact("tranship-zcopy-preload", "libtranship_zcopy.so");
     let folder = library.parent().expect("a folder").display();

@@ -6,7 +6,10 @@ use std::fs;
 use std::io;
 
 /// Makes this process the parent of all descendants that lose theirs.
-pub(crate) fn adopt_orphans() -> io::Result<()> {
+///
+/// # Errors
+/// Refusals of the system.
+pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
@@ -45,9 +48,13 @@ pub(crate) fn children() -> io::Result<Vec<Relative>> {
     Ok(children)
 }
 
-/// Kills all descendants, and waits until none is left.
+/// Kills all descendants, and waits until none is left. Descendants that lost their parent are killed, too, once this
+/// process [adopts](adopt_orphans) them.
+///
+/// # Errors
+/// Refusals of the system.
 // Crash: a process that dies here leaves them to its own parent's call, or to the kernel's signal at its death.
-pub(crate) fn end_all() -> io::Result<()> {
+pub fn end_all() -> io::Result<()> {
     loop {
         for child in children()? {
             let _ = kill_process(child.pid, Signal::KILL);

@@ -22,7 +22,7 @@
 #![deny(unsafe_code)]
 
 mod check;
-mod family;
+pub mod family;
 mod file;
 mod filter;
 pub mod graph;

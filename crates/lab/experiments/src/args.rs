@@ -143,6 +143,10 @@ pub(crate) struct PapersArgs {
     /// Measures only this figure; may be given several times, or separated by commas.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Time that a figure's program may take. Then it is killed with all processes that it started [default: 900 at
+    /// the small scale, 7200 at the whole one].
+    #[arg(long, value_name = "SECONDS")]
+    pub limit: Option<u64>,
     /// The folder of the page.
     #[arg(long, value_name = "DIR", default_value = "target/papers")]
     pub out: PathBuf,

@@ -1,10 +1,15 @@
 //! `tranship-lab papers` at its small scale: figures whose programs need no peer are measured, and the orderings that
-//! hold on every machine do. The page has a section for each; a figure that cannot be measured is named.
+//! hold on every machine do. The page has a section for each; a figure that cannot be measured is named. A program that
+//! never ends is killed, with all that it started.
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use tranship_testkit::{Watchdog, artifact, skipped};
+use tempfile::TempDir;
+use tranship_testkit::{Running, Watchdog, artifact, skipped};
 
 fn papers(out: &Path, only: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tranship-lab"))
@@ -78,4 +83,75 @@ fn unknown_figures_are_refused_with_the_names_there_are() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("cbuf-fig9, cbuf-fig10"), "{said}");
+}
+
+/// A folder with tranship-lab and, in the place of tranship-bench, a program that never ends. It starts a process that
+/// leaves its process group. Both hold the pipe `alive`, and say there that they have begun.
+fn never_ending() -> TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (lab, at) = (env!("CARGO_BIN_EXE_tranship-lab"), dir.path());
+    let linked = std::fs::hard_link(lab, at.join("tranship-lab"));
+    linked
+        .or_else(|_| std::fs::copy(lab, at.join("tranship-lab")).map(drop))
+        .expect("the program");
+    // `tranship-bench zc-fault` is then a shell that reads this file.
+    std::os::unix::fs::symlink("/bin/sh", at.join("tranship-bench")).expect("a link");
+    let script = "exec 3>alive; setsid sleep 1000 & echo begun >&3; sleep 1000";
+    std::fs::write(at.join("zc-fault"), script).expect("a script");
+    mknodat(CWD, at.join("alive"), FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+    dir
+}
+
+fn papers_of(dir: &TempDir, more: &[&str]) -> Running {
+    Running::start(
+        Command::new(dir.path().join("tranship-lab"))
+            .args(["papers", "--only", "zcopy-table2", "--out", "out"])
+            .args(more)
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(dir.path().join("said")).expect("a file"))
+            .env_remove("RUST_LOG"),
+    )
+}
+
+/// Waits until the program has begun.
+fn begun(dir: &TempDir) -> File {
+    let mut alive = File::open(dir.path().join("alive")).expect("the pipe");
+    let mut said = [0; 6];
+    alive.read_exact(&mut said).expect("a word");
+    assert_eq!(&said, b"begun\n");
+    alive
+}
+
+/// Waits until no process has the pipe. Returns what tranship-lab said.
+fn all_ended(dir: &TempDir, mut alive: File, mut running: Running) -> String {
+    let status = running.0.wait().expect("its end");
+    let mut rest = String::new();
+    alive.read_to_string(&mut rest).expect("the pipe's end");
+    let said = std::fs::read_to_string(dir.path().join("said")).expect("its words");
+    assert_eq!((status.code(), &*rest), (Some(2), ""), "{said}");
+    said
+}
+
+#[test]
+fn a_program_that_never_ends_is_killed_at_the_limit_with_all_that_it_started() {
+    let _dog = Watchdog::new();
+    let dir = never_ending();
+    let running = papers_of(&dir, &["--limit", "10"]);
+    let said = all_ended(&dir, begun(&dir), running);
+    assert!(said.contains("did not end within 10 s"), "{said}");
+    let page = std::fs::read_to_string(dir.path().join("out/index.html")).expect("a page");
+    assert!(page.contains("did not end within 10 s"), "{page}");
+}
+
+#[test]
+fn a_signal_ends_a_program_with_all_that_it_started() {
+    let _dog = Watchdog::new();
+    let dir = never_ending();
+    let running = papers_of(&dir, &[]);
+    let alive = begun(&dir);
+    running.signal(rustix::process::Signal::INT.as_raw());
+    let said = all_ended(&dir, alive, running);
+    assert!(said.contains("stopped by a signal"), "{said}");
 }

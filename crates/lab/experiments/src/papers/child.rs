@@ -1,6 +1,7 @@
-//! A figure's program, as a process.
+//! A figure's program, and its report.
 
 use super::figure::{Done, Figure};
+use super::keeper::{End, Keeper};
 use super::rows::{self, Found, Rule};
 use crate::args::Scale;
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +18,13 @@ const NOT_SHOWN: i32 = crate::orderings::NOT_SHOWN as i32;
 pub(super) type Known = BTreeMap<String, (Value, Vec<String>)>;
 
 /// Runs it, and looks at its report.
-pub(super) fn measure(figure: &Figure, scale: Scale, out: &Path, known: &mut Known) -> Done {
+pub(super) fn measure(
+    figure: &Figure,
+    scale: Scale,
+    out: &Path,
+    keeper: &Keeper,
+    known: &mut Known,
+) -> Done {
     let more = match scale {
         Scale::Small => &figure.small,
         Scale::Whole => &figure.whole,
@@ -30,7 +37,7 @@ pub(super) fn measure(figure: &Figure, scale: Scale, out: &Path, known: &mut Kno
             skipped.clone_from(before);
             Ok(report.clone())
         }
-        None => report(figure, &command, &mut skipped),
+        None => report(figure, &command, keeper, &mut skipped),
     };
     let mut done = Done {
         id: figure.id.clone(),
@@ -70,7 +77,12 @@ fn keep(report: &Value, id: &str, out: &Path) -> Result<()> {
     std::fs::write(&path, report.to_string()).with_context(|| format!("writing {}", path.display()))
 }
 
-fn report(figure: &Figure, command: &str, skipped: &mut Vec<String>) -> Result<Value> {
+fn report(
+    figure: &Figure,
+    command: &str,
+    keeper: &Keeper,
+    skipped: &mut Vec<String>,
+) -> Result<Value> {
     let mut words = command.split_whitespace();
     let name = words.next().context("no program")?;
     let own = std::env::current_exe().context("this program's path")?;
@@ -91,15 +103,15 @@ fn report(figure: &Figure, command: &str, skipped: &mut Vec<String>) -> Result<V
         tempfile::NamedTempFile::new().context("a file for the output")?,
         tempfile::NamedTempFile::new().context("a file for the errors")?,
     );
-    // The program stays in this process group: a signal of the terminal ends both.
-    let status = Command::new(&program)
+    let mut started = Command::new(&program);
+    started
         .args(words)
         .args((!figure.lines).then_some("--json"))
         .stdin(Stdio::null())
         .stdout(out.reopen()?)
-        .stderr(error.reopen()?)
-        .status()
-        .with_context(|| format!("running {}", program.display()))?;
+        .stderr(error.reopen()?);
+    let ended = keeper.run(&mut started);
+    let ended = ended.with_context(|| format!("running {}", program.display()))?;
     let text = std::fs::read(out.path()).context("its output")?;
     let text = String::from_utf8(text).context("its output")?;
     let said = std::fs::read(error.path()).context("its errors")?;
@@ -113,8 +125,11 @@ fn report(figure: &Figure, command: &str, skipped: &mut Vec<String>) -> Result<V
         .lines()
         .rev()
         .find(|line| !line.starts_with("SKIPPED: "));
-    if !status.success() && status.code() != Some(NOT_SHOWN) {
-        bail!("{status}: {}", last.unwrap_or("it said nothing"));
+    let last = last.unwrap_or("it said nothing");
+    match ended {
+        End::Ended(status) if status.success() || status.code() == Some(NOT_SHOWN) => {}
+        End::Ended(status) => bail!("{status}: {last}"),
+        End::Killed(why) => bail!("{why}, so it was killed with all that it started: {last}"),
     }
     match figure.lines {
         true => Ok(rows::report_of_lines(&text)),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
+    /// Seconds at each scale after which a figure's program is killed.
+    pub limits: [u64; 2],
     pub figure: Vec<Figure>,
 }
 

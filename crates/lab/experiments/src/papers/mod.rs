@@ -6,6 +6,7 @@
 
 mod child;
 mod figure;
+mod keeper;
 mod page;
 mod picture;
 mod rows;
@@ -14,7 +15,8 @@ use crate::args::{PapersArgs, Scale};
 use crate::machine::Machine;
 use anyhow::{Context, Result, bail};
 use figure::{Done, Figure, List};
-use std::time::Instant;
+use keeper::Keeper;
+use std::time::{Duration, Instant};
 
 /// Every figure and table: what it shows in the paper, the program that measures it here, and orderings.
 const FIGURES: &str = include_str!("figures.toml");
@@ -30,11 +32,14 @@ pub(crate) fn run(args: &PapersArgs) -> Result<bool> {
         let ids: Vec<_> = list.figure.iter().map(|f| &*f.id).collect();
         bail!("no figure {unknown}; there are: {}", ids.join(", "));
     }
+    let at_scale = usize::from(args.scale == Scale::Whole);
+    let limit = Duration::from_secs(args.limit.unwrap_or(list.limits[at_scale]));
+    let keeper = Keeper::new(limit)?;
     let is_wanted = |figure: &Figure| args.only.is_empty() || args.only.contains(&figure.id);
     let figures: Vec<Figure> = list.figure.into_iter().filter(is_wanted).collect();
     std::fs::create_dir_all(&args.out).with_context(|| format!("making {}", args.out.display()))?;
     let (begun, machine) = (Instant::now(), Machine::now());
-    let cost = |figure: &Figure| figure.seconds[usize::from(args.scale == Scale::Whole)];
+    let cost = |figure: &Figure| figure.seconds[at_scale];
     let all: f64 = figures.iter().map(cost).sum();
     let (mut spent, mut done, mut known) = (0.0, Vec::new(), child::Known::new());
     for (number, figure) in figures.iter().enumerate() {
@@ -52,7 +57,7 @@ pub(crate) fn run(args: &PapersArgs) -> Result<bool> {
             page::time(left)
         );
         spent += cost(figure);
-        let one = child::measure(figure, args.scale, &args.out, &mut known);
+        let one = child::measure(figure, args.scale, &args.out, &keeper, &mut known);
         if let Some(why) = &one.failed {
             eprintln!("FAILED: {id}: {why}");
         }
@@ -68,6 +73,9 @@ pub(crate) fn run(args: &PapersArgs) -> Result<bool> {
         done.push(one);
         // After each figure, so that an interrupted run leaves a page.
         page::write(&args.out, args.scale, &machine, &done)?;
+        if keeper.is_stopped()? {
+            bail!("stopped by a signal at figure {id}, {} of {of}", number + 1);
+        }
     }
     let failed: Vec<&str> = done
         .iter()
