@@ -35,7 +35,7 @@ inline void good(tranship_status status, tranship_error *error)
     tranship_error_free(error);
 }
 
-/* A process of the program: matrices are born in its pool by default, as long as this is there. */
+/* A process of the program: a stage's results, and the images that the first component reads, are born in its pool. */
 class Link
 {
   public:
@@ -51,14 +51,16 @@ class Link
         options.size = sizeof options;
         options.name = "mats";
         options.slots = SLOTS;
+        options.chunk_bytes = CHUNK_BYTES;
+        options.keep_bytes = POOL_BYTES; /* the next panorama's results are as large */
         good(tranship_pool_create(domain, POOL_BYTES, &options, &pool, &error), error);
         images.reset(new tranship::MatAllocator(pool));
-        cv::Mat::setDefaultAllocator(images.get());
+        results = images.get();
     }
 
     ~Link()
     {
-        cv::Mat::setDefaultAllocator(nullptr);
+        results = nullptr;
         for (auto &each : senders)
             tranship_sender_close(each.second);
         for (auto &each : receivers)
@@ -139,6 +141,8 @@ class Link
   private:
     /* Addresses, not memory. A slot is a matrix; small ones take one, too. */
     enum : uint64_t { POOL_BYTES = UINT64_C(1) << 30 };
+    /* Far below the size of an image, so that little of its last chunk is left over. */
+    enum : uint64_t { CHUNK_BYTES = UINT64_C(512) << 10 };
     enum : uint32_t { SLOTS = 8192 };
 
     tranship_component *component = nullptr;

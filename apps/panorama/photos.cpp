@@ -104,8 +104,10 @@ int run(const std::string &folder, const std::string &file)
 
     cv::utils::fs::glob(folder, "*.png", files);
     std::sort(files.begin(), files.end());
+    cv::Mat::setDefaultAllocator(results);
     for (const std::string &each : files)
         photos.images.push_back(cv::imread(each));
+    cv::Mat::setDefaultAllocator(cv::Mat::getStdAllocator());
     if (files.empty()) {
         std::cerr << "photos: " << folder << " has no file *.png\n";
         return 1;

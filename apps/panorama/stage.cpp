@@ -2,8 +2,10 @@
  * OpenCV has, 1 by default. It takes its input, calls the stage, and sends the
  * output on, until the photographs end. */
 #include "link.hpp"
+#include <climits>
 #include <cstdlib>
 #include <iostream>
+#include <malloc.h>
 
 using namespace panorama;
 
@@ -14,7 +16,12 @@ struct Stage {
     /* In the order of the channels in panorama.toml. */
     std::vector<const char *> from, to;
     void (*once)(const Link &, const Tell &);
+    /* Memory that its heap keeps for the next panorama. The other stages have what it does not keep. */
+    size_t heap_bytes = 0;
 };
+
+/* Half of what the stage needs. The program has the most memory while it works. */
+constexpr size_t BLEND_BYTES = size_t{128} << 20;
 
 const Stage STAGES[] = {
     {"features",
@@ -119,13 +126,20 @@ const Stage STAGES[] = {
              blend(exposed, placed, cut, picture, tell);
          }
          link.send("blend-photos", picture);
-     }},
+     },
+     BLEND_BYTES},
 };
+
+/* The largest blocks of glibc's heap; larger ones are mappings of their own. */
+enum : int { HEAP_MATRIX_BYTES = 32 << 20 };
 
 int run(const Stage &stage, int threads)
 {
     const std::string progress = std::string(stage.name) + "-progress";
     Link link(threads);
+    /* A heap that gives memory back between two images faults it in again for each image. It gives back at rest only. */
+    mallopt(M_MMAP_THRESHOLD, HEAP_MATRIX_BYTES);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
     const Tell tell = [&](int image) { link.tell(progress, image); };
 
     for (const char *name : stage.from)
@@ -137,6 +151,7 @@ int run(const Stage &stage, int threads)
     try {
         for (;;) {
             stage.once(link, tell);
+            malloc_trim(stage.heap_bytes);
             tell(AT_REST);
         }
     } catch (const Failed &failed) {

@@ -18,6 +18,14 @@ using namespace cv::detail;
 
 namespace {
 
+/* A matrix that is to be a part of a stage's result. */
+Mat result()
+{
+    Mat made;
+    made.allocator = results;
+    return made;
+}
+
 /* As OpenCV's sample `stitching_detailed` has them. */
 constexpr double FEATURES_MEGAPIXELS = 0.6, SEAMS_MEGAPIXELS = 0.1;
 constexpr float MATCH_CONFIDENCE = 0.3F;
@@ -43,7 +51,7 @@ float radius(const std::vector<CameraParams> &cameras, double scale)
 /* Puts an image on the sphere; `scale` is its size, where the cameras' is 1. */
 void put(RotationWarper &warper, const Mat &image, const CameraParams &camera, double scale, Warped &warped)
 {
-    Mat K, R, mask;
+    Mat K, R;
     camera.K().convertTo(K, CV_32F);
     camera.R.convertTo(R, CV_32F);
     const float by = static_cast<float>(scale);
@@ -52,7 +60,7 @@ void put(RotationWarper &warper, const Mat &image, const CameraParams &camera, d
     K.at<float>(1, 1) *= by;
     K.at<float>(1, 2) *= by;
 
-    Mat all(image.size(), CV_8U, Scalar::all(255)), shown;
+    Mat all(image.size(), CV_8U, Scalar::all(255)), shown = result(), mask = result();
     warped.corners.push_back(warper.warp(image, K, R, INTER_LINEAR, BORDER_REFLECT, shown));
     warper.warp(all, K, R, INTER_NEAREST, BORDER_CONSTANT, mask);
     warped.images.push_back(shown);
@@ -76,7 +84,7 @@ void features(const Photos &photos, Found &found, Small &small, const Tell &tell
     found.scale = scale_to(size, FEATURES_MEGAPIXELS);
     small.scale = scale_to(size, SEAMS_MEGAPIXELS);
     for (size_t i = 0; i < photos.images.size(); i++) {
-        Mat work, little;
+        Mat work, little = result();
         ImageFeatures each;
 
         tell(static_cast<int>(i));
@@ -176,7 +184,7 @@ void exposure(const Warped &little, const Warped &full, Exposed &exposed, const 
     static_cast<ExposureCompensator &>(compensator).feed(little.corners, shared(little.images), shared(little.masks));
     compensator.getMatGains(gains);
     for (size_t i = 0; i < full.images.size(); i++) {
-        Mat out;
+        Mat out = result();
 
         tell(static_cast<int>(i));
         multiply(full.images[i], gains.at(i).at<double>(0), out);
@@ -200,7 +208,7 @@ void seams(const Warped &little, Seams &seams, const Tell &tell)
     tell(-1);
     GraphCutSeamFinder(GraphCutSeamFinderBase::COST_COLOR).find(images, little.corners, masks);
     for (const UMat &mask : masks) {
-        Mat out;
+        Mat out = result();
 
         mask.copyTo(out);
         seams.masks.push_back(out);
@@ -215,7 +223,7 @@ void blend(const Exposed &exposed, const Placed &placed, const Seams &seams, Pic
     const Rect all = resultRoi(placed.corners, sizes);
     const double width = std::sqrt(static_cast<double>(all.area())) * BLEND_PERCENT / 100;
     MultiBandBlender blender;
-    Mat sum, mask;
+    UMat sum, mask; /* into a Mat the blender would copy */
 
     blender.setNumBands(std::max(1, static_cast<int>(std::ceil(std::log2(width))) - 1));
     blender.prepare(all);
@@ -230,6 +238,7 @@ void blend(const Exposed &exposed, const Placed &placed, const Seams &seams, Pic
     }
     tell(-1);
     blender.blend(sum, mask);
+    picture.image = result();
     sum.convertTo(picture.image, CV_8U);
 }
 

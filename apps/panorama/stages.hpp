@@ -9,6 +9,9 @@
 
 namespace panorama {
 
+/* Where the large results of stages are born; NULL: in memory of OpenCV's own, as all that a stage needs meanwhile. */
+inline cv::MatAllocator *results = nullptr;
+
 /* Called with the number of an image before a stage begins with it, and with -1 before work on all images at once. */
 using Tell = std::function<void(int image)>;
 

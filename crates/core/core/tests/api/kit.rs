@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::error::{Limit, Refusal, RefusalCode, Shortage};
 use tranship_core::{
-    Body, Buffer, BufferId, BufferMut, ChannelOptions, Domain, Error, Message, PollItem, Pool,
-    PoolOptions, Receiver, SendError, Sender, Trust, View, poll,
+    Body, Buffer, BufferId, BufferMut, ChannelOptions, Domain, Error, Message, Outcome, PollItem,
+    Pool, PoolOptions, Receiver, SendError, Sender, Trust, View, poll,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -225,6 +225,13 @@ impl Given {
         match self {
             Given::Mine(buf) => buf.freeze(),
             Given::Shared(buf) => buf,
+        }
+    }
+
+    pub(crate) fn send(self, to: &mut Sender) -> Result<Outcome, SendError<Given>> {
+        match self {
+            Given::Mine(buf) => to.send(buf).map_err(|failed| failed.map(Given::Mine)),
+            Given::Shared(buf) => to.send(buf).map_err(|failed| failed.map(Given::Shared)),
         }
     }
 

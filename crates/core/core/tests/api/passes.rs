@@ -92,6 +92,64 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
     }
 }
 
+/// A buffer that goes there and back many times is counted right.
+#[test]
+fn it_goes_there_and_back_and_on() {
+    for trust in LEVELS {
+        let _dog = dog();
+        let (a, b) = pair();
+        let c = join(&a, "c");
+        let (mut ab, mut b_in) = link(&a, &b, "ab");
+        let (mut bc, mut c_in) = link(&b, &c, "bc");
+        let (mut ac, mut c_direct) = link(&a, &c, "ac");
+        let pool = pool_of(&a, trust);
+        pool.allow_forward(b.id()).expect("allow");
+        ab.send(written(&pool, 50, 1)).expect("move");
+        for _ in 0..20 {
+            pass_next(&mut b_in, 0).expect("pass");
+            drop(returned(&mut ab));
+            ab.send(written(&pool, 50, 1)).expect("move again");
+        }
+        if trust == Trust::Producer {
+            is_handed_back_once(&mut ab, &mut b_in);
+            is_whole(&pool);
+            continue;
+        }
+        given(&mut b_in).send(&mut bc).expect("move on");
+        // A domain that got it from a forwarder can pass it to the writer, over a channel from there and no other.
+        let error = pass_next(&mut c_in, 0).expect_err("b is not its writer");
+        assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
+        let error = (error.unsent.back(&mut c_direct, 0)).expect_err("not assigned to that");
+        assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
+        ac.assign(&pool).expect("assign");
+        error.unsent.back(&mut c_direct, 0).expect("pass");
+        let got = returned(&mut ac);
+        assert_eq!(got.to_vec(), [1; 50]);
+        ab.send(got).expect("share");
+        let shared = buf(b_in.recv().expect("recv"));
+        assert!(pool.alloc_now(4 * CHUNK).is_err(), "b has it");
+        drop(shared);
+        is_whole(&pool);
+    }
+}
+
+/// The handle that arrived hands the receipt back; its clones and parts are like any other's.
+fn is_handed_back_once(to: &mut Sender, from: &mut Receiver) {
+    let arrived = buf(from.recv().expect("recv"));
+    let (clone, part) = (arrived.clone(), arrived.slice(10..20));
+    for other in [clone.clone(), part] {
+        let error = from.send_back(other).expect_err("a clone");
+        assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
+    }
+    from.send_back(arrived).expect("it was given");
+    let home = returned(to);
+    to.send(home.clone()).expect("share");
+    let shared = buf(from.recv().expect("recv"));
+    let error = from.send_back(shared).expect_err("it was shared");
+    assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
+    assert_eq!((home.to_vec(), clone.to_vec()), (vec![1; 50], vec![1; 50]));
+}
+
 #[test]
 fn what_cannot_be_passed_comes_back() {
     for trust in LEVELS {
