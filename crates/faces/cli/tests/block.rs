@@ -4,6 +4,8 @@
 mod clients;
 #[path = "block/disks.rs"]
 mod disks;
+#[path = "block/kills.rs"]
+mod kills;
 #[path = "block/kit.rs"]
 mod kit;
 #[path = "../../../block/tests/block/nbd.rs"]
