@@ -7,9 +7,9 @@ use crate::seats::{ConsumerSeen, Consumers, Leaving, Lobby, limits};
 use crate::status::ProducerStatus;
 use std::time::{Duration, Instant};
 use tranship_core::topics::{self, Kind, Readers};
-use tranship_core::{Domain, Error, ErrorKind, Pool};
+use tranship_core::{BufferMut, Domain, Error, ErrorKind, Pool};
 use tranship_ledger::rounds::{self, Pace, Published, Rounds};
-use tranship_readers::{Joins, Kept, Room, Waits, Writes};
+use tranship_readers::{Joins, Kept, Room, Waits, Writes, waiting};
 use tranship_ring::broadcast::{Claim, ClaimsRw, LinesRw, Message};
 use tranship_ring::{Futex, Point, SETTLE, TIMED};
 use tranship_sync::full_fence;
@@ -476,6 +476,10 @@ impl Writes for Writing {
         } else {
             Room::There
         })
+    }
+
+    fn await_memory(&mut self, len: usize, until: Option<Instant>) -> Result<BufferMut, Error> {
+        waiting::alloc(self, len, until)
     }
 
     fn look_for_memory(&mut self) {

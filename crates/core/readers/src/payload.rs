@@ -1,8 +1,8 @@
 //! Payloads: the values that can be sent.
 
-use crate::{Kept, line, pieces, waiting};
+use crate::{Kept, line, pieces};
 use std::time::Instant;
-use tranship_core::topics::{self, AwaitedReaders};
+use tranship_core::topics::{self, AwaitedReaders, Named};
 use tranship_core::{
     Aggregate, Body, Buffer, BufferMut, Domain, Error, ErrorKind, INLINE_BYTES, Pool, SendError,
 };
@@ -109,6 +109,9 @@ pub trait Writes: Sized {
     /// Waits until there is room for one message. `Some`: the message is not to be sent, and this is the answer.
     fn await_room(&mut self, waits: Waits) -> Result<Option<Self::Sent>, Error>;
 
+    /// Waits for memory, until then at most.
+    fn await_memory(&mut self, len: usize, until: Option<Instant>) -> Result<BufferMut, Error>;
+
     /// Writes a line that names these slots, whose buffers are kept.
     fn write(&mut self, message: Message, slots: &[u32]) -> Self::Sent;
 
@@ -159,9 +162,9 @@ pub trait Writes: Sized {
         waits: Waits,
         list: Option<BufferMut>,
     ) -> Result<Self::Sent, SendError<Aggregate>> {
-        let list = pieces::list(self, &all, |writer, len| match list {
+        let list = list_of(self, &all, |writer, len| match list {
             Some(list) => Ok(list),
-            None => waiting::alloc(writer, len, waits.deadline()),
+            None => writer.await_memory(len, waits.deadline()),
         });
         let ready = list.and_then(|list| Ok((list, self.await_room(waits)?)));
         let (named, list) = match ready {
@@ -213,6 +216,34 @@ pub trait Writes: Sized {
 
     /// Does a visit's work while the program does nothing with the writer. Returns true if more is due soon.
     fn tend_idle(&mut self, now: Instant) -> bool;
+}
+
+/// Stores the list of an aggregate's pieces in a buffer of the writer's pool.
+///
+/// # Errors
+/// `TooLarge` for more pieces than a message may have; as [`pieces::named`]; those of `alloc`.
+#[cold]
+fn list_of<W: Writes>(
+    writer: &mut W,
+    all: &Aggregate,
+    alloc: impl FnOnce(&mut W, usize) -> Result<BufferMut, Error>,
+) -> Result<(Named, Buffer), Error> {
+    let (count, most) = (all.pieces().len(), writer.most_pieces());
+    if count > most as usize {
+        let (kind, name) = writer.of();
+        let text = format!(
+            "an aggregate of {count} pieces is too large for {kind} {name}, whose messages have at most {most} (`pieces` of the options, up to {})",
+            pieces::MOST
+        );
+        return Err(Error::new(ErrorKind::TooLarge, text));
+    }
+    let named = |piece, writer: &W| pieces::named(writer.pool(), piece, writer.of());
+    let pieces = all.pieces().iter().map(|piece| named(piece, writer));
+    let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
+    let mut list = alloc(writer, topics::list_len(count))?;
+    topics::write_list(&pieces, &mut list);
+    let list = list.freeze();
+    Ok((named(&list, writer)?, list))
 }
 
 impl Sealed for Buffer {}

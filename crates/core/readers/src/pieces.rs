@@ -1,8 +1,7 @@
-//! The buffers that a line names: one, or the pieces of an aggregate with their list.
+//! The buffers that a line names: one, or the pieces of an aggregate with their list. Their limits.
 
-use crate::Writes;
 use tranship_core::topics::{self, Named};
-use tranship_core::{Aggregate, Buffer, BufferMut, Error, ErrorKind, Pool};
+use tranship_core::{Buffer, Error, ErrorKind, Pool};
 use tranship_ring::broadcast::{KEPT, Limits};
 
 /// The most pieces that an aggregate may be allowed. A reader's window covers each of them, and their list.
@@ -51,31 +50,4 @@ fn not_of((kind, name): (&str, &str)) -> Error {
         "the buffer is not of the own pool of {kind} {name}: allocate it there (`alloc` of the writing end)"
     );
     Error::new(ErrorKind::BufferInvalid, text)
-}
-
-/// Stores the list of an aggregate's pieces in a buffer of the writer's pool.
-///
-/// # Errors
-/// `TooLarge` for more pieces than a message may have; as [`named`]; those of `alloc`.
-#[cold]
-pub fn list<W: Writes>(
-    writer: &mut W,
-    all: &Aggregate,
-    alloc: impl FnOnce(&mut W, usize) -> Result<BufferMut, Error>,
-) -> Result<(Named, Buffer), Error> {
-    let (count, most) = (all.pieces().len(), writer.most_pieces());
-    if count > most as usize {
-        let (kind, name) = writer.of();
-        let text = format!(
-            "an aggregate of {count} pieces is too large for {kind} {name}, whose messages have at most {most} (`pieces` of the options, up to {MOST})"
-        );
-        return Err(Error::new(ErrorKind::TooLarge, text));
-    }
-    let pieces = all.pieces().iter();
-    let pieces = pieces.map(|piece| named(writer.pool(), piece, writer.of()));
-    let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-    let mut list = alloc(writer, topics::list_len(count))?;
-    topics::write_list(&pieces, &mut list);
-    let list = list.freeze();
-    Ok((named(writer.pool(), &list, writer.of())?, list))
 }

@@ -8,7 +8,7 @@ use crate::status::PublisherStatus;
 use std::time::{Duration, Instant};
 use tranship_core::error::Limit;
 use tranship_core::topics::{self, AwaitedReaders, Readers};
-use tranship_core::{Domain, Error, ErrorKind, Outcome, Pool};
+use tranship_core::{BufferMut, Domain, Error, ErrorKind, Outcome, Pool};
 use tranship_ledger::rounds::{self, Pace, Published, Reliable, Rounds};
 use tranship_readers::{Joins, Kept, Room, Waits, Writes, pieces, waiting};
 use tranship_ring::broadcast::{Limits, LinesRw, Message, Ticks};
@@ -311,6 +311,10 @@ impl Writes for Writing {
     #[cold]
     fn look_for_room(&mut self) -> Result<Room<Outcome>, Error> {
         self.look(true)
+    }
+
+    fn await_memory(&mut self, len: usize, until: Option<Instant>) -> Result<BufferMut, Error> {
+        waiting::alloc(self, len, until)
     }
 
     fn look_for_memory(&mut self) {
