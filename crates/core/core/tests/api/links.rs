@@ -16,7 +16,7 @@ fn lines(n: u32) -> ChannelOptions {
 }
 
 #[test]
-fn inline_messages_carry_48_bytes_and_a_word() {
+fn inline_messages_carry_40_bytes_and_a_word() {
     let _dog = dog();
     let (a, b) = pair();
     let pool = pool(&a, 2);
