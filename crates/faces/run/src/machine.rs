@@ -163,6 +163,11 @@ impl Machine {
         }
     }
 
+    /// Notes that a process that is told to end had ended before by itself: its exit code counts.
+    pub fn ended_before(&mut self, at: usize) {
+        self.all[at].told = false;
+    }
+
     /// Notes the end of a process, with its exit code: 128 and the number for a signal.
     pub fn ended(&mut self, at: usize, code: i32, now: Instant) {
         let stopping = self.stopping;
@@ -310,6 +315,27 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_code_counts_of_a_component_that_had_failed_before_it_was_told_to_end() {
+        let now = Instant::now();
+        let sends = Rules {
+            receivers: vec![1],
+            ..Rules::default()
+        };
+        for (failed_before, code) in [(true, 7), (false, 0)] {
+            let mut machine = Machine::new(vec![sends.clone(), Rules::default()]);
+            assert_eq!(machine.orders(now), [Order::Start(0), Order::Start(1)]);
+            machine.ready(0);
+            machine.ended(1, 0, now);
+            assert_eq!(machine.orders(now), [Order::Stop(0)]);
+            if failed_before {
+                machine.ended_before(0);
+            }
+            machine.ended(0, 7, now);
+            assert_eq!(machine.finished(), Some(code));
+        }
+    }
 
     #[test]
     fn a_component_is_started_after_those_that_it_needs_and_stopped_before_them() {

@@ -276,6 +276,12 @@ impl<'a> Supervisor<'a> {
             Order::Start(at) => self.start(at),
             Order::Stop(at) => {
                 if let Some(running) = &self.running[at] {
+                    if tranship_sys::pidfd::is_dead(&running.pidfd)
+                        .context("looking at a process")?
+                    {
+                        self.machine.ended_before(at);
+                        return Ok(());
+                    }
                     let pid = Pid::from_raw(running.child.id().cast_signed());
                     let _ = pid.map(|pid| kill_process_group(pid, Signal::TERM));
                 }

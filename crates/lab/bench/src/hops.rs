@@ -175,6 +175,12 @@ fn stage(case: Case, me: usize, party: &Party) -> Result<Vec<Measured>> {
         }
     };
     party.barrier()?;
+    // At level none a send shows a pool to one domain only; this one goes to both neighbours.
+    if let (Some(pool), "shm") = (&copies, case.scheme) {
+        for ends in up.iter_mut().chain(&mut down) {
+            ends.to.assign(pool)?;
+        }
+    }
     let measured = match (&mut up, &mut down) {
         (None, Some(down)) => Source::new(pool_of(case.level)?, case).measure(down)?,
         (Some(up), None) => {

@@ -6,7 +6,11 @@ use crate::link::message::{Body, Message};
 use crate::link::receiver::Receiver;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
+use std::time::Duration;
 use tranship_proto::BufferId;
+
+/// How long a message may wait for the manager, once for each channel that has one.
+const MANAGER: Duration = Duration::from_secs(5);
 
 /// Takes buffers by their ids, for programs that carry ids by an IPC of their own: a pipe, a socket, a request. The channel
 /// transfers the data, as counted references. The program's own IPC transfers control.
@@ -81,6 +85,8 @@ impl Inbox {
     /// Takes the message with the buffer of this id. An aggregate has the id of its first piece. A message without a buffer
     /// has no id, and is released when it is found.
     ///
+    /// Waits only for the manager, if it has still to show the memory of a message that is here: 5 s for each channel.
+    ///
     /// # Errors
     /// Every channel is looked at first. `Stale`: no such buffer was sent here, or it was taken as often as it was sent.
     /// `Limit`: so many messages of a channel were not taken that no more of it can be looked at. Those of
@@ -153,18 +159,26 @@ impl Kept {
     /// all channels.
     fn receive(&mut self, id: BufferId, most: usize) -> Result<(), Error> {
         let mut first = Ok(());
-        for at in 0..self.sources.len() {
-            match self.receive_from(at, id, most) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) => first = first.and(Err(error)),
+        for wait in [None, Some(MANAGER)] {
+            for at in 0..self.sources.len() {
+                match self.receive_from(at, id, most, wait) {
+                    Ok(true) => return Ok(()),
+                    Ok(false) => {}
+                    Err(error) => first = first.and(Err(error)),
+                }
             }
         }
         first
     }
 
-    /// Receives from one channel. Returns whether a message has this id.
-    fn receive_from(&mut self, at: usize, id: BufferId, most: usize) -> Result<bool, Error> {
+    /// Receives from one channel. Returns whether a message has this id. `wait`: how long for the manager.
+    fn receive_from(
+        &mut self,
+        at: usize,
+        id: BufferId,
+        most: usize,
+        wait: Option<Duration>,
+    ) -> Result<bool, Error> {
         let source = &mut self.sources[at];
         let Some(receiver) = &mut source.receiver else {
             return Ok(false);
@@ -178,7 +192,13 @@ impl Kept {
                 );
                 return Err(Error::new(ErrorKind::Limit, text));
             }
-            match receiver.try_recv() {
+            let got = match (receiver.try_recv(), wait) {
+                (Ok(None), Some(wait)) if receiver.awaits_manager() => {
+                    receiver.recv_timeout(wait).map(Some)
+                }
+                (got, _) => got,
+            };
+            match got {
                 Ok(Some(message)) => {
                     let Some(came) = id_of(&message.body) else {
                         continue;

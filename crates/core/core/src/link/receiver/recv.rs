@@ -331,6 +331,11 @@ impl Receiver {
         }
     }
 
+    /// Returns whether a message is here that the manager has still to make readable.
+    pub(in crate::link) fn awaits_manager(&self) -> bool {
+        matches!(self.ahead, Ahead::Line(_))
+    }
+
     /// Returns whether a message that can be received waits.
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()
