@@ -321,6 +321,7 @@ mod tests {
         let now = Instant::now();
         let sends = Rules {
             receivers: vec![1],
+            restart: Returns::Never,
             ..Rules::default()
         };
         for (failed_before, code) in [(true, 7), (false, 0)] {

@@ -67,6 +67,13 @@ pub enum Said {
     Error(u16, String),
 }
 
+impl Said {
+    /// Says whether a send was refused because another domain has the pool of level `none`.
+    pub fn has_another_reader(&self) -> bool {
+        matches!(self, Said::Error(_, text) if text.contains("of level none has another reader"))
+    }
+}
+
 /// A buffer as its holder sees it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Here {
