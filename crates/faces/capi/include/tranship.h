@@ -582,7 +582,8 @@ tranship_status tranship_inbox_add(const struct tranship_inbox *inbox,
 
 /**
  * Takes the message with the buffer of this id, in `out`, as of tranship_recv; an aggregate has the id of its first
- * piece. Does not wait: the sender sends the buffer before its id. TRANSHIP_ERR_STALE: no such buffer was sent here, or
+ * piece. The sender sends the buffer before its id. Waits for the manager alone, if it has still to show the memory of a
+ * message: 5 s for each channel. TRANSHIP_ERR_TIMED_OUT: it did not. TRANSHIP_ERR_STALE: no such buffer was sent here, or
  * it was taken as often as it was sent. TRANSHIP_ERR_LIMIT: too many messages were not taken
  * (tranship_inbox_clear).
  */

@@ -85,10 +85,12 @@ impl Inbox {
     /// Takes the message with the buffer of this id. An aggregate has the id of its first piece. A message without a buffer
     /// has no id, and is released when it is found.
     ///
-    /// Waits only for the manager, if it has still to show the memory of a message that is here: 5 s for each channel.
+    /// Waits only for the manager, if no channel has the buffer yet and the manager has still to show the memory of a
+    /// message that is here: 5 s for each such channel.
     ///
     /// # Errors
-    /// Every channel is looked at first. `Stale`: no such buffer was sent here, or it was taken as often as it was sent.
+    /// Every channel is looked at first. `TimedOut`: the manager did not show a message's memory in that time. `Stale`: no
+    /// such buffer was sent here, or it was taken as often as it was sent.
     /// `Limit`: so many messages of a channel were not taken that no more of it can be looked at. Those of
     /// [`Receiver::try_recv`], except that a sender's end only ends its channel. An error that ends a channel is returned
     /// at most once.
