@@ -43,12 +43,16 @@ fn a_buffers_life_is_shown() {
             return message.into_buffer().expect("a buffer");
         }
     };
+    // Each buffer has a word of its own: one that passed before both had heard of the tracing has half of a path.
+    let mut word = 4710;
     let mut pass = || {
+        word += 1;
         let buf = pool.alloc(3000).expect("room");
-        sender.send((buf.freeze(), 7 << 32 | 4711)).expect("sent");
+        sender.send((buf.freeze(), 7 << 32 | word)).expect("sent");
         let buf = receive();
         let id = buf.id();
-        format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
+        let id = format!("{}:{}:{}", id.pool().0, id.slot(), id.generation());
+        (id, word)
     };
     pass();
 
@@ -58,8 +62,8 @@ fn a_buffers_life_is_shown() {
     let on = text(&trace(&socket, &["--on", "frames"]));
     assert_eq!(on, format!("pool frames#{} is traced\n", pool.id().0));
     // Until both processes have heard of the tracing.
-    let id = loop {
-        let id = pass();
+    let (id, word) = loop {
+        let (id, word) = pass();
         let output = trace(&socket, &[&id, "--json"]);
         if !output.status.success() {
             continue;
@@ -70,7 +74,7 @@ fn a_buffers_life_is_shown() {
         if events.len() == 4 {
             assert_eq!(events[1]["domain_name"], "camera");
             assert_eq!(events[1]["length"], 3000);
-            break id;
+            break (id, word.to_string());
         }
     };
     let life = text(&trace(&socket, &[&id]));
@@ -91,16 +95,16 @@ fn a_buffers_life_is_shown() {
         !of_one.contains("allocated") && of_one.contains("received"),
         "{of_one}"
     );
-    let path = text(&trace(&socket, &["--word", "4711"]));
+    let path = text(&trace(&socket, &["--word", &word]));
     let (sent, received) = (
         path.find("sent to display#"),
         path.find("received from camera#"),
     );
     assert!(sent.is_some() && sent < received, "{path}");
     assert!(!path.contains("allocated"), "{path}");
-    let path: Value = serde_json::from_slice(&trace(&socket, &["--word", "4711", "--json"]).stdout)
-        .expect("JSON");
-    assert_eq!(path["events"][0]["word"], 4711, "{path}");
+    let path: Value =
+        serde_json::from_slice(&trace(&socket, &["--word", &word, "--json"]).stdout).expect("JSON");
+    assert_eq!(path["events"][0]["word"].to_string(), word, "{path}");
     let none = trace(&socket, &["--word", "7"]);
     assert_eq!(none.status.code(), Some(1), "{none:?}");
     let off = text(&trace(&socket, &["--off", "frames"]));
