@@ -246,6 +246,10 @@ impl Source {
     }
 
     fn measure(mut self, ends: &mut Ends) -> Result<Vec<Measured>> {
+        // The first buffer waits until every domain has agreed to the pool.
+        self.send(ends, 1)?;
+        let message = ends.from.recv()?;
+        self.take(&message)?;
         let budget = clock::in_ticks(self.case.budget);
         let begun = clock::ticks();
         let mut samples = Samples::new(1 << 18, 1);

@@ -13,16 +13,16 @@ pub(crate) const COMPONENTS: [&str; 7] = [
 ];
 /// The largest size of their pools: of such, the manager grants memory by the page.
 pub(crate) const POOL: &str = "16MiB";
-/// Connections, each with one request under way, and bytes of an answer: a page. When nothing is short, most answers are
-/// there at once: with those of the other components and the interferer's 64 that is about the paper's 340 pages.
+/// Connections, each with one request under way, and bytes of an answer: a page.
 pub(crate) const CONNECTIONS: u32 = 232;
 pub(crate) const ANSWER: u64 = PAGE - 4096;
 /// Threads of the server that may wait for memory at once: the component that makes answers has one.
 pub(crate) const CALLERS: u32 = 1;
-/// Pages in all, as in the paper; and so many that nobody is ever short.
+/// The paper's pages in all.
 const LIMIT: u64 = 300;
-/// Pages that are used in the paper when nothing is short.
+/// The paper's pages that are used when nothing is short.
 const USED: f64 = 340.0;
+/// More pages than are ever used.
 const AMPLE: u64 = 680;
 /// Pages of an interferer that takes all it can get.
 const GREEDY: f64 = 300.0;
