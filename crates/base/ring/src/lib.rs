@@ -10,7 +10,7 @@
 //! kind (`region`).
 //!
 //! Everything but the mapping of memory is model-checked with weak memory: `RUSTFLAGS="--cfg loom" cargo test -p
-//! tranship-ring --release --test 'loom_*' --target-dir target/loom`.
+//! tranship-ring --release --test loom_models --target-dir target/loom`.
 
 pub mod broadcast;
 mod consumer;

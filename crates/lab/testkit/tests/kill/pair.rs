@@ -12,7 +12,7 @@ use crate::writer::patiently;
 
 /// Nobody is killed while these two meet, and they meet once.
 fn patient() -> ChannelOptions {
-    options().timeout(Duration::from_secs(30))
+    options().timeout(Duration::from_secs(300))
 }
 
 child!(

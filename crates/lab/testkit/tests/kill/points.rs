@@ -86,7 +86,7 @@ const POINTS: &[Point] = &[
     ("shrink.before_return", Role::Writer, &[1, 2]),
 ];
 
-/// Points of other tests: first those of `tests/sealed.rs`.
+/// Points of other tests: first those of `tests/all/sealed.rs`.
 const ELSEWHERE: [&str; 19] = [
     "seal.after_chunk",
     "seal.after_show",

@@ -1,0 +1,6 @@
+//! Models under total store order.
+#![cfg(loom)]
+
+mod bias;
+mod direct;
+mod queue;

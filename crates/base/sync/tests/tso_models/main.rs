@@ -1,0 +1,5 @@
+//! Models under total store order.
+#![cfg(loom)]
+
+mod biased;
+mod litmus;

@@ -1,8 +1,0 @@
-//! Figures and the page of a real manager: printed, served beside it, served by a process of one's own.
-
-mod metrics {
-    mod browser;
-    mod kit;
-    mod page;
-    mod served;
-}

@@ -1,0 +1,5 @@
+//! The executable model.
+
+mod explore;
+mod random;
+mod rules;
