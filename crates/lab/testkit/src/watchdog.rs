@@ -156,8 +156,11 @@ fn kernel_view(pid: u32) -> String {
 
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
+/// Time for the stack of one thread: the first one reads the program's symbols, which takes seconds on a loaded machine.
+const STACK: Duration = Duration::from_secs(60);
+
 extern "C" fn print_stack(_: libc::c_int) {
-    // Not async-signal-safe; the process is about to abort, and the thread that waits for us waits two seconds.
+    // Not async-signal-safe; the process is about to abort, and the thread that waits for us waits for [`STACK`].
     say(&format!("{}\n", Backtrace::force_capture()));
     PRINTED.store(true, Ordering::SeqCst);
 }
@@ -184,7 +187,7 @@ fn own_stacks() {
         // SAFETY: a signal to a thread of this process.
         unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
         let since = Instant::now();
-        while !PRINTED.load(Ordering::SeqCst) && since.elapsed() < Duration::from_secs(2) {
+        while !PRINTED.load(Ordering::SeqCst) && since.elapsed() < STACK {
             std::thread::yield_now();
         }
     }
