@@ -9,9 +9,7 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
     ) -> Result<Outcome, ErrorKind> {
-        let found = self.channels.get(&channel);
-        let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
-        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
+        let found = self.sink(domain, channel)?;
         let Some(message) = found.queue.front().cloned() else {
             return match found.ends[0] {
                 EndState::Open => Ok(Outcome::Nothing),

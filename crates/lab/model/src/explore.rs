@@ -386,6 +386,29 @@ fn more(than: usize) -> usize {
     than + usize::from(torture())
 }
 
+/// Limits of one thing at a time, of which nothing else happens.
+const ONE: Limits = Limits {
+    queue: 1,
+    handles: 1,
+    buffers: 1,
+    handle_ops: false,
+    channel_ops: false,
+    pool_ops: false,
+    kills: false,
+};
+
+/// Makes a configuration of shared memory without seals.
+fn case(name: &'static str, domains: u8, start: fn(&mut dyn Does), limits: Limits) -> Case {
+    Case {
+        name,
+        way: Way::Shared,
+        seals: false,
+        domains,
+        start,
+        limits,
+    }
+}
+
 /// Returns all operations on one buffer on one channel, until either end closes or dies.
 #[must_use]
 pub fn two_domains_one_channel() -> Case {
@@ -393,22 +416,15 @@ pub fn two_domains_one_channel() -> Case {
         channel(on, 0, 1);
         pool(on, 0, Trust::Half, 1, false);
     }
-    Case {
-        name: "two domains, one channel",
-        way: Way::Shared,
-        seals: false,
-        domains: 2,
-        start,
-        limits: Limits {
-            queue: 2,
-            handles: 2,
-            buffers: 1,
-            handle_ops: true,
-            channel_ops: true,
-            pool_ops: false,
-            kills: true,
-        },
-    }
+    let limits = Limits {
+        queue: 2,
+        handles: 2,
+        handle_ops: true,
+        channel_ops: true,
+        kills: true,
+        ..ONE
+    };
+    case("two domains, one channel", 2, start, limits)
 }
 
 /// Returns the report's counterexample to its own reachability (owner to A, A to B, B back to A), and the way back to
@@ -421,22 +437,11 @@ pub fn three_domains_in_a_circle() -> Case {
         }
         pool(on, 0, Trust::Full, 1, true);
     }
-    Case {
-        name: "three domains in a circle",
-        way: Way::Shared,
-        seals: false,
-        domains: 3,
-        start,
-        limits: Limits {
-            queue: 1,
-            handles: 1,
-            buffers: 1,
-            handle_ops: false,
-            channel_ops: false,
-            pool_ops: false,
-            kills: torture(),
-        },
-    }
+    let limits = Limits {
+        kills: torture(),
+        ..ONE
+    };
+    case("three domains in a circle", 3, start, limits)
 }
 
 /// Returns both directions between the same two, and a death.
@@ -447,22 +452,13 @@ pub fn two_channels_and_a_death() -> Case {
         channel(on, 1, 0);
         pool(on, 0, Trust::Producer, 2, true);
     }
-    Case {
-        name: "two channels and a death",
-        way: Way::Shared,
-        seals: false,
-        domains: 2,
-        start,
-        limits: Limits {
-            queue: 1,
-            handles: 1,
-            buffers: more(1),
-            handle_ops: false,
-            channel_ops: true,
-            pool_ops: false,
-            kills: true,
-        },
-    }
+    let limits = Limits {
+        buffers: more(1),
+        channel_ops: true,
+        kills: true,
+        ..ONE
+    };
+    case("two channels and a death", 2, start, limits)
 }
 
 /// Returns three domains: a buffer from the first goes on to the third, or is refused there.
@@ -474,22 +470,12 @@ pub fn three_domains_in_a_row() -> Case {
         pool(on, 0, Trust::Half, 1, true);
         pool(on, 0, Trust::Full, 1, true);
     }
-    Case {
-        name: "three domains in a row",
-        way: Way::Shared,
-        seals: false,
-        domains: 3,
-        start,
-        limits: Limits {
-            queue: 1,
-            handles: 1,
-            buffers: 1,
-            handle_ops: false,
-            channel_ops: true,
-            pool_ops: false,
-            kills: torture(),
-        },
-    }
+    let limits = Limits {
+        channel_ops: true,
+        kills: torture(),
+        ..ONE
+    };
+    case("three domains in a row", 3, start, limits)
 }
 
 /// Returns a case in which the receiver gets a copy of its own.
@@ -500,22 +486,13 @@ pub fn copies_at_the_receiver() -> Case {
         channel(on, 1, 0);
         pool(on, 0, Trust::None, 1, false);
     }
-    Case {
-        name: "copies at the receiver",
-        way: Way::Shared,
-        seals: false,
-        domains: 2,
-        start,
-        limits: Limits {
-            queue: 1,
-            handles: 1,
-            buffers: 2,
-            handle_ops: true,
-            channel_ops: false,
-            pool_ops: false,
-            kills: true,
-        },
-    }
+    let limits = Limits {
+        buffers: 2,
+        handle_ops: true,
+        kills: true,
+        ..ONE
+    };
+    case("copies at the receiver", 2, start, limits)
 }
 
 /// Returns a case of large buffers, which are not copied at the receiver.
@@ -535,21 +512,14 @@ pub fn a_pool_is_removed(way: Way) -> Case {
         channel(on, 0, 1);
         pool(on, 0, Trust::Full, 1, false);
     }
+    let limits = Limits {
+        channel_ops: true,
+        pool_ops: true,
+        ..ONE
+    };
     Case {
-        name: "a pool is removed",
         way,
-        seals: false,
-        domains: 2,
-        start,
-        limits: Limits {
-            queue: 1,
-            handles: 1,
-            buffers: 1,
-            handle_ops: false,
-            channel_ops: true,
-            pool_ops: true,
-            kills: false,
-        },
+        ..case("a pool is removed", 2, start, limits)
     }
 }
 
@@ -563,19 +533,7 @@ pub fn receive_master(way: Way, trust: Trust) -> Case {
         Trust::Full => |on| two_ways(on, Trust::Full),
     };
     Case {
-        name: "receive master",
         way,
-        seals: false,
-        domains: 2,
-        start,
-        limits: Limits {
-            queue: 1,
-            handles: 1,
-            buffers: 1,
-            handle_ops: false,
-            channel_ops: false,
-            pool_ops: false,
-            kills: false,
-        },
+        ..case("receive master", 2, start, ONE)
     }
 }

@@ -101,32 +101,38 @@ impl Model {
                 domain,
                 channel,
                 word,
-            } => self.inline(domain, channel, word),
+            } => self.send(domain, channel, &[], Carries::Inline, word),
             Op::Send {
                 domain,
                 channel,
                 buffer,
                 keep,
                 word,
-            } => self.share(domain, channel, buffer, keep, word),
+            } => {
+                let sent = self.send(domain, channel, &[buffer], Carries::Shared, word);
+                match keep {
+                    true => sent,
+                    false => sent.and_then(|_| self.let_go(domain, buffer)),
+                }
+            }
             Op::Move {
                 domain,
                 channel,
                 buffer,
                 word,
-            } => self.move_away(domain, channel, buffer, word),
+            } => self.send(domain, channel, &[buffer], Carries::Moved, word),
             Op::SendAll {
                 domain,
                 channel,
                 buffers,
                 word,
-            } => self.share_all(domain, channel, &buffers, word),
+            } => self.send(domain, channel, &buffers, Carries::Aggregate, word),
             Op::MoveAll {
                 domain,
                 channel,
                 buffers,
                 word,
-            } => self.move_all(domain, channel, &buffers, word),
+            } => self.send(domain, channel, &buffers, Carries::MovedAggregate, word),
             Op::Release {
                 domain,
                 channel,

@@ -140,7 +140,31 @@ impl Model {
         }
     }
 
-    fn put_message(&mut self, channel: ChannelId, carries: Carries, all: &[BufferId], word: u8) {
+    /// Sends buffers in one message: shared, or given away, as `carries` says. Without a buffer it is an inline one.
+    pub(crate) fn send(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        all: &[BufferId],
+        carries: Carries,
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
+        self.source(domain, channel)?;
+        for buffer in all {
+            match carries.moves() {
+                true => self.sole(domain, *buffer)?,
+                false => self.shared(domain, *buffer).map(drop)?,
+            }
+        }
+        self.sink_is_there(channel)?;
+        for buffer in all {
+            self.agree(domain, channel, buffer.pool)?;
+        }
+        let has_list = matches!(carries, Carries::Aggregate | Carries::MovedAggregate);
+        if has_list && self.way == Way::Shared {
+            self.agree(domain, channel, lists_of(domain))?;
+        }
+        self.room(channel)?;
         let pieces = all.iter().map(|id| self.piece(*id)).collect();
         if let Some(found) = self.channels.get_mut(&channel) {
             found.queue.push_back(Message {
@@ -149,105 +173,17 @@ impl Model {
                 word,
             });
         }
-    }
-
-    pub(crate) fn inline(
-        &mut self,
-        domain: Domain,
-        channel: ChannelId,
-        word: u8,
-    ) -> Result<Outcome, ErrorKind> {
-        self.source(domain, channel)?;
-        self.sink_is_there(channel)?;
-        self.room(channel)?;
-        self.put_message(channel, Carries::Inline, &[], word);
-        Ok(Outcome::Done)
-    }
-
-    pub(crate) fn share(
-        &mut self,
-        domain: Domain,
-        channel: ChannelId,
-        buffer: BufferId,
-        keep: bool,
-        word: u8,
-    ) -> Result<Outcome, ErrorKind> {
-        self.source(domain, channel)?;
-        self.shared(domain, buffer)?;
-        self.sink_is_there(channel)?;
-        self.agree(domain, channel, buffer.pool)?;
-        self.room(channel)?;
-        self.put_message(channel, Carries::Shared, &[buffer], word);
-        match keep {
-            true => Ok(Outcome::Done),
-            false => self.let_go(domain, buffer),
-        }
-    }
-
-    pub(crate) fn move_away(
-        &mut self,
-        domain: Domain,
-        channel: ChannelId,
-        buffer: BufferId,
-        word: u8,
-    ) -> Result<Outcome, ErrorKind> {
-        self.source(domain, channel)?;
-        self.sole(domain, buffer)?;
-        self.sink_is_there(channel)?;
-        self.agree(domain, channel, buffer.pool)?;
-        self.room(channel)?;
-        self.put_message(channel, Carries::Moved, &[buffer], word);
-        self.set_hold(domain, buffer, None);
-        Ok(Outcome::Done)
-    }
-
-    pub(crate) fn share_all(
-        &mut self,
-        domain: Domain,
-        channel: ChannelId,
-        all: &[BufferId],
-        word: u8,
-    ) -> Result<Outcome, ErrorKind> {
-        self.source(domain, channel)?;
-        for buffer in all {
-            self.shared(domain, *buffer)?;
-        }
-        self.sink_is_there(channel)?;
-        for buffer in all {
-            self.agree(domain, channel, buffer.pool)?;
-        }
-        if self.way == Way::Shared {
-            self.agree(domain, channel, lists_of(domain))?;
-        }
-        self.room(channel)?;
-        self.put_message(channel, Carries::Aggregate, all, word);
-        Ok(Outcome::Done)
-    }
-
-    pub(crate) fn move_all(
-        &mut self,
-        domain: Domain,
-        channel: ChannelId,
-        all: &[BufferId],
-        word: u8,
-    ) -> Result<Outcome, ErrorKind> {
-        self.source(domain, channel)?;
-        for buffer in all {
-            self.sole(domain, *buffer)?;
-        }
-        self.sink_is_there(channel)?;
-        for buffer in all {
-            self.agree(domain, channel, buffer.pool)?;
-        }
-        if self.way == Way::Shared {
-            self.agree(domain, channel, lists_of(domain))?;
-        }
-        self.room(channel)?;
-        self.put_message(channel, Carries::MovedAggregate, all, word);
-        for buffer in all {
+        for buffer in all.iter().filter(|_| carries.moves()) {
             self.set_hold(domain, *buffer, None);
         }
         Ok(Outcome::Done)
+    }
+
+    /// Returns the channel, if this is its sink, and open.
+    pub(crate) fn sink(&self, domain: Domain, channel: ChannelId) -> Result<&Channel, ErrorKind> {
+        let found = self.channels.get(&channel);
+        let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
+        found.ok_or(ErrorKind::InvalidEndpoint)
     }
 
     pub(crate) fn release(
@@ -257,9 +193,7 @@ impl Model {
         buffer: BufferId,
         word: u8,
     ) -> Result<Outcome, ErrorKind> {
-        let found = self.channels.get(&channel);
-        let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
-        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
+        let found = self.sink(domain, channel)?;
         self.held(domain, buffer)?;
         if found.ends[0] != EndState::Open {
             return Err(ErrorKind::PeerGone);
@@ -292,9 +226,7 @@ impl Model {
         buffer: BufferId,
         word: u8,
     ) -> Result<Outcome, ErrorKind> {
-        let found = self.channels.get(&channel);
-        let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
-        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
+        let found = self.sink(domain, channel)?;
         let carries = match self.held(domain, buffer)? {
             Hold::Sole => Carries::Moved,
             Hold::Shared { given: true, .. } => Carries::Shared,
