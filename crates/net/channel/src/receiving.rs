@@ -158,7 +158,7 @@ impl Receiving {
             };
             match heard {
                 Ok(None) => self.wire.wait(LOOK),
-                Ok(Some((Word::Told { controls }, 0))) if self.note_heard(controls).is_ok() => {}
+                Ok(Some((Word::Told(controls), 0))) if self.note_heard(controls).is_ok() => {}
                 _ => return,
             }
         }
@@ -166,17 +166,16 @@ impl Receiving {
 
     fn hear(&mut self, word: Word, brings: u64) -> Result<(), ReceivingEnd> {
         let carried = match &word {
-            Word::Buffer { bytes, .. } | Word::Piece { bytes } => *bytes,
+            Word::Buffer { bytes, .. } | Word::Piece(bytes) => *bytes,
             _ => 0,
         };
-        let in_list = matches!(word, Word::Piece { .. }) == self.list.is_some();
-        if carried != brings || !(in_list || matches!(word, Word::Told { .. } | Word::Over { .. }))
-        {
+        let in_list = matches!(word, Word::Piece(_)) == self.list.is_some();
+        if carried != brings || !(in_list || matches!(word, Word::Told(_) | Word::Over { .. })) {
             let text = format!("{word:?} with {brings} bytes, which no sender says now");
             return Err(self.wire.violation(text).into());
         }
         match word {
-            Word::Inline { word, bytes } => {
+            Word::Inline(word, bytes) => {
                 self.count(bytes.len() as u64)?;
                 let Ok(inline) = Inline::try_from(&bytes[..]) else {
                     return Err(self.wire.violation("too long".into()).into());
@@ -193,17 +192,13 @@ impl Receiving {
                 pieces,
                 bytes,
             } => self.begin_list(word, pieces, bytes, moved)?,
-            Word::Piece { bytes } => self.expect_piece(bytes)?,
+            Word::Piece(bytes) => self.expect_piece(bytes)?,
             Word::End => return Err(ReceivingEnd::Closed),
-            Word::Told { controls } => self.note_heard(controls)?,
+            Word::Told(controls) => self.note_heard(controls)?,
             Word::Over { kind, why } => {
                 return Err(self.wire.told(kind, &why, ErrorKind::PeerDied).into());
             }
-            Word::Hello(_)
-            | Word::Ended
-            | Word::Taken { .. }
-            | Word::Control { .. }
-            | Word::Released { .. } => {
+            word => {
                 let text = format!("{word:?}, which no sender says");
                 return Err(self.wire.violation(text).into());
             }
@@ -408,7 +403,7 @@ impl Receiving {
         if untold > 0 && self.wire.is_idle() && (much || self.taken == self.came) {
             let messages = self.taken;
             (self.told, self.untold_bytes) = (messages, 0);
-            self.wire.push(&Word::Taken { messages });
+            self.wire.push(&Word::Taken(messages));
         }
     }
 
@@ -420,11 +415,8 @@ impl Receiving {
             };
             let word = message.word;
             let word = match message.body {
-                Body::Inline(inline) => Word::Control {
-                    word,
-                    bytes: FrameBytes::from_slice(&inline),
-                },
-                Body::Released(_) => Word::Released { word },
+                Body::Inline(inline) => Word::Control(word, FrameBytes::from_slice(&inline)),
+                Body::Released(_) => Word::Released(word),
                 // Any other message is no message to carry, or a lie of our own process.
                 _ => continue,
             };

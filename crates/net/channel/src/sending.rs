@@ -53,19 +53,8 @@ pub(crate) struct Sending {
     progress: Option<([u64; 3], Instant)>,
 }
 
-/// Reason for the end.
-pub(crate) enum SendingEnd {
-    /// The receiver has everything.
-    Ended,
-    /// The receiver lacks messages, and never gets them.
-    Lost(Error),
-}
-
-impl From<Error> for SendingEnd {
-    fn from(error: Error) -> SendingEnd {
-        SendingEnd::Lost(error)
-    }
-}
+/// Reason for the end: the receiver lacks messages, and never gets them. None: it has everything.
+type SendingEnd = Option<Error>;
 
 impl Sending {
     pub(crate) fn new(outlet: Outlet, wire: Wire, theirs: Hello) -> Sending {
@@ -184,7 +173,7 @@ impl Sending {
 
     fn send_inline(&mut self, word: u64, inline: &[u8]) {
         let bytes = FrameBytes::from_slice(inline);
-        self.wire.push(&Word::Inline { word, bytes });
+        self.wire.push(&Word::Inline(word, bytes));
     }
 
     fn send_buffer(&mut self, word: u64, buffer: Outgoing) {
@@ -212,7 +201,7 @@ impl Sending {
         });
         for piece in pieces {
             let bytes = piece.view().len() as u64;
-            self.wire.push_with(&Word::Piece { bytes }, piece);
+            self.wire.push_with(&Word::Piece(bytes), piece);
         }
     }
 
@@ -237,16 +226,16 @@ impl Sending {
             let heard = self.wire.next().map_err(|error| self.gone(error))?;
             match heard {
                 None => return Ok(true),
-                Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
-                Some((Word::Control { word, bytes }, 0)) => {
+                Some((Word::Taken(messages), 0)) => self.note_taken(messages)?,
+                Some((Word::Control(word, bytes), 0)) => {
                     let Ok(inline) = Inline::try_from(&bytes[..]) else {
                         return Err(self.wire.violation("too long".into()).into());
                     };
                     self.note_said(word, Body::Inline(inline))?;
                 }
-                Some((Word::Released { word }, 0)) => self.note_said(word, Body::Released(None))?,
+                Some((Word::Released(word), 0)) => self.note_said(word, Body::Released(None))?,
                 Some((Word::Ended, 0)) if self.closing == Some(Word::End) => {
-                    return Err(SendingEnd::Ended);
+                    return Err(None);
                 }
                 Some((Word::Over { kind, why }, 0)) => {
                     return Err(self.wire.told(kind, &why, ErrorKind::PeerGone).into());
@@ -315,7 +304,7 @@ impl Sending {
         if self.told > self.told_of && self.wire.is_idle() {
             let controls = self.told;
             self.told_of = controls;
-            self.wire.push(&Word::Told { controls });
+            self.wire.push(&Word::Told(controls));
         }
     }
 }
@@ -361,8 +350,8 @@ impl Side for Sending {
 
     fn finish(mut self, over: SendingEnd) {
         match over {
-            SendingEnd::Ended => self.outlet.acknowledge(self.sent),
-            SendingEnd::Lost(error) => {
+            None => self.outlet.acknowledge(self.sent),
+            Some(error) => {
                 self.outlet.say_last(self.said.drain(..));
                 if error.kind() == ErrorKind::PeerViolation {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");

@@ -25,11 +25,8 @@ pub(crate) struct Hello {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Word {
     Hello(Hello),
-    /// Bytes of the program's, in the frame itself.
-    Inline {
-        word: u64,
-        bytes: FrameBytes,
-    },
+    /// A word, and bytes of the program's in the frame itself.
+    Inline(u64, FrameBytes),
     /// A buffer's bytes follow: shared or moved.
     Buffer {
         moved: bool,
@@ -43,31 +40,20 @@ pub(crate) enum Word {
         pieces: u32,
         bytes: u64,
     },
-    /// A piece of the aggregate, whose bytes follow.
-    Piece {
-        bytes: u64,
-    },
+    /// A piece of the aggregate: so many bytes, which follow.
+    Piece(u64),
     /// The sender has closed the channel.
     End,
     /// The receiver has everything up to that.
     Ended,
     /// The receiver's program has taken this number of messages, from the first on.
-    Taken {
-        messages: u64,
-    },
-    /// Bytes of the receiver's program to the sender's.
-    Control {
-        word: u64,
-        bytes: FrameBytes,
-    },
-    /// The receiver's program has released something. This counts as one of its messages.
-    Released {
-        word: u64,
-    },
+    Taken(u64),
+    /// A word and bytes of the receiver's program to the sender's.
+    Control(u64, FrameBytes),
+    /// The receiver's program has released something, with this word. This counts as one of its messages.
+    Released(u64),
     /// Number of those messages that were put where the sender's program finds them, from the first on.
-    Told {
-        controls: u64,
-    },
+    Told(u64),
     /// Nothing more comes, for this reason.
     Over {
         /// A [`ErrorKind`](tranship_core::ErrorKind)'s number, if there is one: the other end's own choice.
@@ -119,14 +105,11 @@ impl Word {
                 out.push(1);
                 out.extend_from_slice(&MAGIC);
                 out.extend_from_slice(&VERSION.to_le_bytes());
-                out.push(match hello.sends {
-                    true => 1,
-                    false => 2,
-                });
+                out.push(if hello.sends { 1 } else { 2 });
                 out.extend_from_slice(&hello.messages.to_le_bytes());
                 out.extend_from_slice(&hello.bytes.to_le_bytes());
             }
-            Word::Inline { word, bytes } => text(&mut out, 2, *word, bytes),
+            Word::Inline(word, bytes) => text(&mut out, 2, *word, bytes),
             Word::Buffer { moved, word, bytes } => {
                 numbers(&mut out, if *moved { 4 } else { 3 }, &[*word, *bytes]);
             }
@@ -139,13 +122,13 @@ impl Word {
                 numbers(&mut out, if *moved { 13 } else { 5 }, &[*word, *bytes]);
                 out.extend_from_slice(&pieces.to_le_bytes());
             }
-            Word::Piece { bytes } => numbers(&mut out, 6, &[*bytes]),
+            Word::Piece(bytes) => numbers(&mut out, 6, &[*bytes]),
             Word::End => out.push(7),
             Word::Ended => out.push(8),
-            Word::Taken { messages } => numbers(&mut out, 9, &[*messages]),
-            Word::Control { word, bytes } => text(&mut out, 10, *word, bytes),
-            Word::Released { word } => numbers(&mut out, 14, &[*word]),
-            Word::Told { controls } => numbers(&mut out, 11, &[*controls]),
+            Word::Taken(messages) => numbers(&mut out, 9, &[*messages]),
+            Word::Control(word, bytes) => text(&mut out, 10, *word, bytes),
+            Word::Released(word) => numbers(&mut out, 14, &[*word]),
+            Word::Told(controls) => numbers(&mut out, 11, &[*controls]),
             Word::Over { kind, why } => {
                 out.push(12);
                 out.extend_from_slice(&kind.to_le_bytes());
@@ -177,10 +160,7 @@ impl Word {
 
     fn of(kind: u8, from: &mut Reader<'_>) -> Option<Word> {
         Some(match kind {
-            2 => Word::Inline {
-                word: from.u64()?,
-                bytes: from.rest(INLINE_BYTES)?,
-            },
+            2 => Word::Inline(from.u64()?, from.rest(INLINE_BYTES)?),
             3 | 4 => Word::Buffer {
                 moved: kind == 4,
                 word: from.u64()?,
@@ -192,24 +172,17 @@ impl Word {
                 bytes: from.u64()?,
                 pieces: from.u32()?,
             },
-            6 => Word::Piece { bytes: from.u64()? },
+            6 => Word::Piece(from.u64()?),
             7 => Word::End,
             8 => Word::Ended,
-            9 => Word::Taken {
-                messages: from.u64()?,
-            },
-            10 => Word::Control {
-                word: from.u64()?,
-                bytes: from.rest(INLINE_BYTES)?,
-            },
-            11 => Word::Told {
-                controls: from.u64()?,
-            },
+            9 => Word::Taken(from.u64()?),
+            10 => Word::Control(from.u64()?, from.rest(INLINE_BYTES)?),
+            11 => Word::Told(from.u64()?),
             12 => Word::Over {
                 kind: from.u16()?,
                 why: String::from_utf8_lossy(&from.rest(TEXT_BYTES)?).into_owned(),
             },
-            14 => Word::Released { word: from.u64()? },
+            14 => Word::Released(from.u64()?),
             _ => return None,
         })
     }
@@ -255,10 +228,7 @@ mod tests {
                 messages: 256,
                 bytes: 1 << 40,
             }),
-            Word::Inline {
-                word: u64::MAX,
-                bytes: bytes.clone(),
-            },
+            Word::Inline(u64::MAX, bytes.clone()),
             Word::Buffer {
                 moved: false,
                 word: 1,
@@ -275,12 +245,12 @@ mod tests {
                 pieces: 6,
                 bytes: 7,
             },
-            Word::Piece { bytes: 8 },
+            Word::Piece(8),
             Word::End,
             Word::Ended,
-            Word::Taken { messages: 9 },
-            Word::Control { word: 10, bytes },
-            Word::Told { controls: 11 },
+            Word::Taken(9),
+            Word::Control(10, bytes),
+            Word::Told(11),
             Word::Over { kind: 11, why },
             Word::Aggregate {
                 moved: true,
@@ -288,7 +258,7 @@ mod tests {
                 pieces: 13,
                 bytes: 14,
             },
-            Word::Released { word: 15 },
+            Word::Released(15),
         ]
     }
 
@@ -305,7 +275,7 @@ mod tests {
             let bytes = word.encode();
             let free = matches!(
                 word,
-                Word::Inline { .. } | Word::Control { .. } | Word::Over { .. }
+                Word::Inline(..) | Word::Control(..) | Word::Over { .. }
             );
             let mut longer = bytes.clone();
             longer.push(0);

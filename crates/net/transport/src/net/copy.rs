@@ -1,9 +1,8 @@
 //! Backend `copy:`: a session over a Unix stream socket, which is not made again. The baseline: the bytes of a buffer
 //! are copied into the socket and out of it.
 
-use super::end::End;
 use super::line::Line;
-use super::session::Session;
+use super::session::{End, Session};
 use super::settings::Timing;
 use super::timer;
 use crate::door::{Door, Listens, thread};

@@ -6,9 +6,9 @@ use super::patient::{self, Patient};
 use super::session::{Caller, Session};
 use super::settings::{Security, Settings};
 use super::states::Over;
-use super::tls::TlsStream;
+use super::tls;
+use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
-use super::{timer, tls};
 use crate::door::thread;
 use crate::{Error, ErrorKind};
 use std::io::{self, Read, Write};
@@ -80,7 +80,6 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
     let unmade = |error: std::io::Error| Error::new(ErrorKind::InvalidEndpoint, error.to_string());
     let session = session.map_err(unmade)?;
     session.attach(&mut session.lock(), line, answer.taken);
-    timer::keep(Arc::clone(&session)).map_err(unmade)?;
     Ok(session)
 }
 
@@ -205,45 +204,28 @@ fn introduce(
         Security::Tls(credentials) => Some(credentials.connect(&address.host, patient)?),
     };
     let mut answer = [0; HELLO_BYTES];
-    let said = match &mut secured {
-        None => say(patient, hello, &mut answer),
-        Some(tls) => {
-            let socket = patient;
-            say(&mut TlsStream { tls, socket }, hello, &mut answer)
-        }
-    };
-    said.map_err(|error| tls::explain(&error))?;
+    let (tls, socket) = (secured.as_deref_mut(), patient);
+    let mut talk = Talk { tls, socket };
+    let said = talk.write_all(&hello.encode()).and_then(|()| talk.flush());
+    let heard = said.and_then(|()| talk.read_exact(&mut answer));
+    heard.map_err(|error| tls::explain(&error))?;
     let answer = Answer::decode(&answer).map_err(|malformed| match malformed {
         Malformed::Nonsense => "that is no tranship, or it speaks TLS and we do not".to_owned(),
         Malformed::Version(other) => format!("it speaks version {other}"),
     })?;
-    let refused = match answer.status {
-        Status::Welcome => None,
+    let refused = |why: &str| Err(Failure::from(why.to_owned()));
+    match answer.status {
+        Status::Welcome => Ok((secured, answer)),
         // Another connection for an old session: the answer names the process that is there now.
-        Status::UnknownSession if hello.again => None,
-        Status::UnknownSession => Some("it does not know this session".to_owned()),
-        Status::NoSuchName => Some(format!("no listener there is named {:?}", address.name)),
-        Status::OtherVersion => Some("it does not speak our version".to_owned()),
-        Status::Busy => Some("it has too many connections".to_owned()),
-    };
-    let kind = match answer.status {
-        Status::NoSuchName => Kind::NoName,
-        _ => Kind::Other,
-    };
-    match refused {
-        Some(why) => Err(Failure { kind, why }),
-        None => Ok((secured, answer)),
+        Status::UnknownSession if hello.again => Ok((secured, answer)),
+        Status::UnknownSession => refused("it does not know this session"),
+        Status::NoSuchName => Err(Failure {
+            kind: Kind::NoName,
+            why: format!("no listener there is named {:?}", address.name),
+        }),
+        Status::OtherVersion => refused("it does not speak our version"),
+        Status::Busy => refused("it has too many connections"),
     }
-}
-
-fn say(
-    to: &mut (impl Read + Write),
-    hello: &Hello,
-    answer: &mut [u8; HELLO_BYTES],
-) -> std::io::Result<()> {
-    to.write_all(&hello.encode())?;
-    to.flush()?;
-    to.read_exact(answer)
 }
 
 /// Makes another connection for a session that has lost the one of this number. It does so on a thread of its own,

@@ -207,10 +207,8 @@ impl Inner {
 
     /// Takes some bytes that are not a buffer's, as far as is known; 0: the end.
     pub(super) fn read(&mut self) -> io::Result<usize> {
-        match self.connection.up_mut() {
-            Some(link) => link.read(),
-            None => Err(ErrorKind::WouldBlock.into()),
-        }
+        let none = || Err(ErrorKind::WouldBlock.into());
+        self.connection.up_mut().map_or_else(none, Link::read)
     }
 
     /// Returns the consumer of the data that has come.
@@ -229,10 +227,8 @@ impl Inner {
 
     /// Takes the next record, if all of it except a buffer's bytes is here.
     pub(super) fn look(&mut self) -> Result<Look, &'static str> {
-        match self.connection.up_mut() {
-            Some(link) => link.look(),
-            None => Ok(Look::Incomplete),
-        }
+        let link = self.connection.up_mut();
+        link.map_or(Ok(Look::Incomplete), Link::look)
     }
 
     /// Takes some of a buffer's bytes to their place; 0: the end.

@@ -20,7 +20,6 @@ mod built_in;
 pub mod certificate;
 mod copy;
 mod dial;
-mod end;
 mod flow;
 mod handshakes;
 mod line;
@@ -37,8 +36,8 @@ mod wire;
 
 use crate::{Backend, Error, ErrorKind, Met, Transport};
 use address::Address;
-use end::End;
 use port::Port;
+use session::End;
 use settings::{Security, Settings};
 use std::any::Any;
 use std::collections::HashMap;
@@ -182,6 +181,8 @@ impl Backend for Net {
         let wrong = |why| Error::new(ErrorKind::InvalidEndpoint, why);
         let address = Address::parse(name).map_err(wrong)?;
         let session = dial::connect(&self.settings, address)?;
+        let kept = timer::keep(Arc::clone(&session));
+        kept.map_err(|error| wrong(error.to_string()))?;
         Ok(Box::new(End(session)))
     }
 }

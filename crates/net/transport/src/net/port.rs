@@ -2,13 +2,12 @@
 //!
 //! Each connection does its handshake on a thread of its own. [`Handshakes`] limits the number of these threads.
 
-use super::end::End;
 use super::handshakes::{Handshakes, MOST, Progress};
 use super::line::Line;
 use super::patient::{self, Patient};
-use super::session::Session;
+use super::session::{End, Session};
 use super::settings::{Security, Settings};
-use super::tls::TlsStream;
+use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{timer, tls};
 use crate::door::{Admission, Door, Listens, MOST as MOST_INSIDE, MOST_OF_ONE, thread};
@@ -184,25 +183,21 @@ fn greet(
         progress.certified();
     }
     let who = secured.as_ref().and_then(|tls| tls::peer(tls));
-    let hello = match &mut secured {
-        None => hear(&mut patient),
-        Some(tls) => {
-            let socket = &mut patient;
-            hear(&mut TlsStream { tls, socket })
-        }
+    let mut talk = Talk {
+        tls: secured.as_deref_mut(),
+        socket: &mut patient,
     };
-    let mut handshake = Handshake { port, from, who };
-    let decided = match hello.map_err(failed)? {
-        Ok(hello) => handshake.decide(&hello),
+    let decided = match hear(&mut talk).map_err(failed)? {
+        Ok(hello) if hello.again => again(port, who.as_deref(), &hello),
+        Ok(hello) => new_session(port, from, who, &hello),
         Err(Malformed::Version(other)) => {
-            Decided::refused(Status::OtherVersion, format!("it speaks version {other}"))
+            refused(Status::OtherVersion, format!("it speaks version {other}"))
         }
         Err(Malformed::Nonsense) => return Err("that is no tranship".to_owned()),
     };
     let (status, taken) = match &decided {
-        Decided::Refused(status, _) => (*status, 0),
-        Decided::New(..) => (Status::Welcome, 0),
-        Decided::Again(_, taken, ..) => (Status::Welcome, *taken),
+        Err((status, _)) => (*status, 0),
+        Ok(accepted) => (Status::Welcome, accepted.taken),
     };
     if status == Status::Welcome && !progress.welcome() {
         return Err("it made room".to_owned());
@@ -212,115 +207,103 @@ fn greet(
         process: port.settings.process,
         taken,
     };
-    let mut patient = Patient::new(&socket, until);
-    let said = match &mut secured {
-        None => tell(&mut patient, &answer),
-        Some(tls) => {
-            let socket = &mut patient;
-            tell(&mut TlsStream { tls, socket }, &answer)
-        }
+    let mut talk = Talk {
+        tls: secured.as_deref_mut(),
+        socket: &mut Patient::new(&socket, until),
     };
-    match decided {
-        Decided::Refused(_, why) => Err(why),
-        Decided::New(place, session) => {
-            said.map_err(failed)?;
-            let line = Line::new(socket, secured).map_err(failed)?;
-            session.attach(&mut session.lock(), line, 0);
-            timer::keep(Arc::clone(&session)).map_err(failed)?;
-            Ok(Some((place, session)))
-        }
-        Decided::Again(session, _, theirs, lines) => {
-            said.map_err(failed)?;
-            let line = Line::new(socket, secured).map_err(failed)?;
-            let mut inner = session.lock();
-            // A quicker client may have come meanwhile.
-            if inner.lines == lines && !inner.is_over() {
-                session.attach(&mut inner, line, theirs);
-            }
-            Ok(None)
-        }
+    let said = talk.write_all(&answer.encode()).and_then(|()| talk.flush());
+    let accepted = decided.map_err(|(_, why)| why)?;
+    said.map_err(failed)?;
+    let line = Line::new(socket, secured).map_err(failed)?;
+    let session = accepted.session;
+    let mut inner = session.lock();
+    // A quicker client may have come meanwhile.
+    if inner.lines == accepted.lines && !inner.is_over() {
+        session.attach(&mut inner, line, accepted.theirs);
     }
+    drop(inner);
+    let Some(place) = accepted.place else {
+        return Ok(None);
+    };
+    timer::keep(Arc::clone(&session)).map_err(failed)?;
+    Ok(Some((place, session)))
 }
 
-enum Decided {
-    Refused(Status, String),
-    New(Admission, Arc<Session>),
-    /// The session, the frames that were taken here and there, and the number of the connection that it had.
-    Again(Arc<Session>, u64, u64, u64),
+/// A client that is let in.
+struct Accepted {
+    session: Arc<Session>,
+    /// Of a new session.
+    place: Option<Admission>,
+    /// The frames that were taken here and there, and the number of the connection that the session had.
+    taken: u64,
+    theirs: u64,
+    lines: u64,
 }
 
-impl Decided {
-    fn refused(status: Status, why: impl Into<String>) -> Decided {
-        Decided::Refused(status, why.into())
-    }
+type Decided = Result<Accepted, (Status, String)>;
+
+fn refused(status: Status, why: impl Into<String>) -> Decided {
+    Err((status, why.into()))
 }
 
-struct Handshake<'a> {
-    port: &'a Arc<Port>,
+fn new_session(
+    port: &Arc<Port>,
     from: SocketAddr,
     who: Option<Arc<[u8]>>,
+    hello: &Hello,
+) -> Decided {
+    let door = port.lock().doors.get(&hello.name).cloned();
+    let Some(door) = door else {
+        let why = format!("no listener is named {:?}", hello.name);
+        return refused(Status::NoSuchName, why);
+    };
+    let Some(place) = door.place(from.ip().to_string()) else {
+        let why = format!(
+            "too many clients wait at {:?} (at most {MOST_OF_ONE} of one host, {MOST_INSIDE} of all)",
+            hello.name
+        );
+        return refused(Status::Busy, why);
+    };
+    let (timing, peer) = (port.settings.timing, from.to_string());
+    let session = Session::new(hello.session, timing, peer, None, Some(port.clone()));
+    match session {
+        Ok(session) if port.remember(&session, who) => Ok(Accepted {
+            session,
+            place: Some(place),
+            taken: 0,
+            theirs: 0,
+            lines: 0,
+        }),
+        _ => refused(Status::Busy, "too many sessions"),
+    }
 }
 
-impl Handshake<'_> {
-    fn decide(&mut self, hello: &Hello) -> Decided {
-        match hello.again {
-            true => self.again(hello),
-            false => self.new_session(hello),
-        }
+fn again(port: &Port, who: Option<&[u8]>, hello: &Hello) -> Decided {
+    let book = port.lock();
+    let known = book.sessions.get(&hello.session);
+    // The present holder of the number must be the one that had it.
+    let known = known.filter(|(_, its)| its.as_deref() == who);
+    let session = known.and_then(|(session, _)| session.upgrade());
+    drop(book);
+    let unknown = || refused(Status::UnknownSession, "it knows a session that we do not");
+    let Some(session) = session else {
+        return unknown();
+    };
+    let mut inner = session.lock();
+    if inner.is_over() {
+        return unknown();
     }
-
-    fn new_session(&mut self, hello: &Hello) -> Decided {
-        let door = self.port.lock().doors.get(&hello.name).cloned();
-        let Some(door) = door else {
-            let why = format!("no listener is named {:?}", hello.name);
-            return Decided::refused(Status::NoSuchName, why);
-        };
-        let Some(place) = door.place(self.from.ip().to_string()) else {
-            let why = format!(
-                "too many clients wait at {:?} (at most {MOST_OF_ONE} of one host, {MOST_INSIDE} of all)",
-                hello.name
-            );
-            return Decided::refused(Status::Busy, why);
-        };
-        let session = Session::new(
-            hello.session,
-            self.port.settings.timing,
-            self.from.to_string(),
-            None,
-            Some(self.port.clone()),
-        );
-        match session {
-            Ok(session) if self.port.remember(&session, self.who.take()) => {
-                Decided::New(place, session)
-            }
-            _ => Decided::refused(Status::Busy, "too many sessions"),
-        }
-    }
-
-    fn again(&self, hello: &Hello) -> Decided {
-        let book = self.port.lock();
-        let known = book.sessions.get(&hello.session);
-        let known = known.and_then(|(session, who)| Some((session.upgrade()?, who.clone())));
-        drop(book);
-        let unknown =
-            || Decided::refused(Status::UnknownSession, "it knows a session that we do not");
-        let Some((session, who)) = known else {
-            return unknown();
-        };
-        // The present holder of the number must be the one that had it.
-        if who != self.who {
-            return unknown();
-        }
-        let mut inner = session.lock();
-        if inner.is_over() {
-            return unknown();
-        }
-        // From here on no frame is taken over the old connection, so that the number holds.
-        session.lose(&mut inner, format!("{} connects again", session.peer));
-        let (taken, lines) = (inner.taken, inner.lines);
-        drop(inner);
-        Decided::Again(session, taken, hello.taken, lines)
-    }
+    // From here on no frame is taken over the old connection, so that the number holds.
+    session.lose(&mut inner, format!("{} connects again", session.peer));
+    let (taken, lines) = (inner.taken, inner.lines);
+    drop(inner);
+    Ok(Accepted {
+        session,
+        place: None,
+        taken,
+        theirs: hello.taken,
+        lines,
+    })
 }
 
 fn hear(from: &mut impl Read) -> io::Result<Result<Hello, Malformed>> {
@@ -339,9 +322,4 @@ fn hear(from: &mut impl Read) -> io::Result<Result<Hello, Malformed>> {
         }
         Err(_) => Ok(Err(Malformed::Nonsense)),
     }
-}
-
-fn tell(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    to.write_all(&answer.encode())?;
-    to.flush()
 }

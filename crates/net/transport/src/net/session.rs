@@ -15,10 +15,10 @@ use super::link::{Link, Look, Waits};
 use super::settings::{Settings, Timing};
 use super::states::{Coming, News, Over};
 use super::wire::{FrameKind, Header, MAX_FRAME_BYTES, Secret};
-use crate::{Error, ErrorKind, FrameBytes, Source, Target};
+use crate::{Error, ErrorKind, FrameBytes, Source, Target, Transport};
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest};
@@ -149,23 +149,30 @@ impl Session {
         alarm::wake();
     }
 
-    pub(super) fn failed(&self, inner: &mut Inner, error: &io::Error) {
-        match error.kind() {
-            // Only bytes that TLS does not accept: another process has written into the connection, or something broke
-            // it.
-            io::ErrorKind::InvalidData => {
-                let why = format!("{} sent what TLS refuses: {error}", self.peer);
-                self.lose(inner, why);
-            }
-            _ => self.lose(
-                inner,
-                format!("the connection to {} broke: {error}", self.peer),
-            ),
+    /// Returns whether bytes have come; notes the end of the connection.
+    fn has_come(&self, inner: &mut Inner, got: io::Result<usize>) -> bool {
+        match got {
+            Ok(0) => self.closed(inner),
+            Ok(_) => return true,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => {}
+                // Only bytes that TLS does not accept: another process has written into the connection, or something
+                // broke it.
+                io::ErrorKind::InvalidData => {
+                    let why = format!("{} sent what TLS refuses: {error}", self.peer);
+                    self.lose(inner, why);
+                }
+                _ => {
+                    let why = format!("the connection to {} broke: {error}", self.peer);
+                    self.lose(inner, why);
+                }
+            },
         }
+        false
     }
 
     /// Notes that the other end has closed the connection.
-    pub(super) fn closed(&self, inner: &mut Inner) {
+    fn closed(&self, inner: &mut Inner) {
         let why = inner
             .connection
             .up_mut()
@@ -261,20 +268,12 @@ impl Session {
                         return Waits::Nothing;
                     }
                 }
-                Waits::Nothing => match inner.read() {
-                    Ok(0) => {
-                        self.closed(inner);
+                Waits::Nothing => {
+                    let got = inner.read();
+                    if !self.has_come(inner, got) {
                         return Waits::Nothing;
                     }
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return Waits::Nothing;
-                    }
-                    Err(error) => {
-                        self.failed(inner, &error);
-                        return Waits::Nothing;
-                    }
-                },
+                }
             }
         }
         Waits::Record
@@ -314,8 +313,28 @@ impl Session {
         })
     }
 
-    pub(super) fn send(&self, frame: &[u8], buffer: Option<&Arc<dyn Source>>) -> Result<(), Error> {
-        let mut inner = self.lock();
+    /// Reports the frames that were taken, if that has not been reported.
+    pub(super) fn tell(&self, inner: &mut Inner) {
+        if inner.news != News::Nothing {
+            inner.news.hurry();
+            self.flush(inner);
+        }
+    }
+
+    /// Returns whether output waits for room and no thread looks after it.
+    pub(super) fn is_stuck(inner: &Inner, now: Instant) -> bool {
+        inner.is_blocked() && !inner.program.is_attentive(now, IDLE)
+    }
+}
+
+/// The program's end of a session.
+#[derive(Debug)]
+pub(super) struct End(pub(super) Arc<Session>);
+
+impl Transport for End {
+    fn send(&mut self, frame: &[u8], buffer: Option<&Arc<dyn Source>>) -> Result<(), Error> {
+        let session = &*self.0;
+        let mut inner = session.lock();
         let inner = &mut *inner;
         if inner.is_over() {
             return Err(ErrorKind::PeerGone.into());
@@ -328,23 +347,24 @@ impl Session {
             bytes: FrameBytes::from_slice(frame),
             buffer: buffer.cloned(),
         });
-        if !self.flush(inner) && !std::mem::replace(&mut inner.is_watched, true) {
+        if !session.flush(inner) && !std::mem::replace(&mut inner.is_watched, true) {
             alarm::wake();
         }
         Ok(())
     }
 
-    pub(super) fn recv(&self) -> Result<Option<(FrameBytes, usize)>, Error> {
-        let mut inner = self.lock();
+    fn recv(&mut self) -> Result<Option<(FrameBytes, usize)>, Error> {
+        let session = &*self.0;
+        let mut inner = session.lock();
         let inner = &mut *inner;
-        self.flush(inner);
+        session.flush(inner);
         if inner.is_watched {
             inner.program.looked(Instant::now());
         }
         if inner.given.is_some() {
             return Ok(None);
         }
-        if let Some((header, bytes)) = self.next_record(inner) {
+        if let Some((header, bytes)) = session.next_record(inner) {
             match header.payload_bytes {
                 0 => inner.count(false),
                 payload_bytes => {
@@ -360,49 +380,27 @@ impl Session {
         // The next frame also reports the frames that were taken. A program that looks again first, or sleeps, sends no
         // frame.
         if !std::mem::take(&mut inner.has_found) {
-            self.tell(inner);
+            session.tell(inner);
         }
         Ok(None)
     }
 
-    /// Makes the descriptor report news from now on; false: there are news already.
-    pub(super) fn arm(&self, tells: bool) -> bool {
-        let mut inner = self.lock();
-        if std::mem::take(&mut inner.is_rung) || inner.is_over() {
-            // This fails only if nothing has rung.
-            let _ = eventfd::drain(&self.doorbell);
-            return false;
-        }
-        // Only for frames with a buffer the other end keeps something.
-        if tells && !matches!(inner.news, News::Taken { buffers: false, .. }) {
-            self.tell(&mut inner);
-        }
-        self.ask_for_room(&mut inner);
-        true
-    }
-
-    /// Reports the frames that were taken, if that has not been reported.
-    pub(super) fn tell(&self, inner: &mut Inner) {
-        if inner.news != News::Nothing {
-            inner.news.hurry();
-            self.flush(inner);
-        }
-    }
-
-    pub(super) fn came(&self) -> usize {
-        let inner = self.lock();
+    fn came(&self) -> usize {
+        let session = &*self.0;
+        let inner = session.lock();
         inner.given.as_ref().map_or(0, Given::came)
     }
 
-    pub(super) fn fill(&self, place: &mut dyn Target) -> Result<bool, Error> {
-        let mut inner = self.lock();
+    fn fill(&mut self, place: &mut dyn Target) -> Result<bool, Error> {
+        let session = &*self.0;
+        let mut inner = session.lock();
         let inner = &mut *inner;
         // A program that takes large buffers all the time leaves the timer thread no moment to report.
         let said = inner.connection.up().map(|link| link.said.elapsed());
-        if said >= Some(self.timing.keepalive) {
+        if said >= Some(session.timing.keepalive) {
             inner.news.hurry();
         }
-        self.flush(inner);
+        session.flush(inner);
         loop {
             if let Some(gone) = Session::gone(inner) {
                 return Err(gone);
@@ -411,15 +409,15 @@ impl Session {
                 None => return Ok(true),
                 Some(given) if given.coming == Coming::Frame => {
                     let (frame_bytes, payload_bytes) = (given.frame_bytes, given.payload_bytes);
-                    let Some((header, _)) = self.next_record(inner) else {
+                    let Some((header, _)) = session.next_record(inner) else {
                         match inner.is_over() {
                             true => continue,
                             false => return Ok(false),
                         }
                     };
                     if (header.frame_bytes, header.payload_bytes) != (frame_bytes, payload_bytes) {
-                        let why = format!("{} sent another frame the second time", self.peer);
-                        self.end(inner, Over::broken(why));
+                        let why = format!("{} sent another frame the second time", session.peer);
+                        session.end(inner, Over::broken(why));
                     } else if let Some(given) = &mut inner.given {
                         given.coming = Coming::Bytes(0);
                     }
@@ -427,36 +425,60 @@ impl Session {
                 Some(given) if given.came() == given.payload_bytes => {
                     inner.given = None;
                     inner.count(true);
-                    self.flush(inner);
+                    session.flush(inner);
                     return Ok(true);
                 }
-                Some(_) => match inner.fill_some(place) {
-                    Ok(0) => {
-                        self.closed(inner);
+                Some(_) => {
+                    let got = inner.fill_some(place);
+                    if !session.has_come(inner, got) {
                         return Ok(false);
                     }
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                    Err(error) => {
-                        self.failed(inner, &error);
-                        return Ok(false);
-                    }
-                },
+                }
             }
         }
     }
 
-    /// Returns whether output waits for room and no thread looks after it.
-    pub(super) fn is_stuck(inner: &Inner, now: Instant) -> bool {
-        inner.is_blocked() && !inner.program.is_attentive(now, IDLE)
+    fn done(&mut self) -> u64 {
+        self.0.lock().first
     }
 
+    fn peer_place(&self) -> String {
+        self.0.peer.clone()
+    }
+
+    fn why(&self) -> Option<String> {
+        let inner = self.0.lock();
+        inner.connection.over().map(|over| over.why.clone())
+    }
+
+    fn watched(&self) -> (BorrowedFd<'_>, bool) {
+        (self.0.ready.as_fd(), false)
+    }
+
+    fn arm(&mut self, tells: bool) -> bool {
+        let session = &*self.0;
+        let mut inner = session.lock();
+        if std::mem::take(&mut inner.is_rung) || inner.is_over() {
+            // This fails only if nothing has rung.
+            let _ = eventfd::drain(&session.doorbell);
+            return false;
+        }
+        // Only for frames with a buffer the other end keeps something.
+        if tells && !matches!(inner.news, News::Taken { buffers: false, .. }) {
+            session.tell(&mut inner);
+        }
+        session.ask_for_room(&mut inner);
+        true
+    }
+}
+
+impl Drop for End {
     /// Releases the session for the program: frames that were sent still go out, and a farewell.
-    pub(super) fn leave(&self) {
-        let mut inner = self.lock();
+    fn drop(&mut self) {
+        let mut inner = self.0.lock();
         inner.program.left(Instant::now());
         inner.given = None;
-        self.flush(&mut inner);
+        self.0.flush(&mut inner);
         drop(inner);
         alarm::wake();
     }

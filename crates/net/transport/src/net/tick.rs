@@ -122,10 +122,11 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::line::Line;
-    use super::super::session::MOST_RECORDS;
+    use super::super::session::{End, MOST_RECORDS};
     use super::super::settings::Timing;
     use super::super::wire::{FrameKind, HEADER_BYTES, Header};
     use super::*;
+    use crate::Transport;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
@@ -179,6 +180,7 @@ mod tests {
     #[test]
     fn half_a_record_goes_with_its_connection() {
         let (session, mut socket, mut other) = session();
+        let mut end = End(Arc::clone(&session));
         let frame = Header {
             kind: FrameKind::Frame,
             frame_bytes: 5,
@@ -189,14 +191,11 @@ mod tests {
         let record = [&frame.encode()[..], b"frame"].concat();
         for cut in 1..record.len() {
             arrives(&socket, &other, &record[..cut]);
-            assert!(
-                session.recv().expect("it is there").is_none(),
-                "{cut} bytes"
-            );
+            assert!(end.recv().expect("it is there").is_none(), "{cut} bytes");
             (socket, other) = connect(&session);
         }
         arrives(&socket, &other, &record);
-        let frame = session.recv().expect("it is there").expect("a frame");
+        let frame = end.recv().expect("it is there").expect("a frame");
         assert_eq!(&frame.0[..], b"frame");
     }
 
@@ -214,7 +213,8 @@ mod tests {
         );
         let (session, socket, other) = self::session();
         arrives(&socket, &other, &keepalives(MANY));
-        assert!(session.recv().expect("it is there").is_none());
+        let mut end = End(Arc::clone(&session));
+        assert!(end.recv().expect("it is there").is_none());
         let left = waits(&socket);
         assert!(
             left >= ((MANY - 2 * MOST_RECORDS) * HEADER_BYTES) as u64,

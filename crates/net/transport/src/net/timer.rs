@@ -9,7 +9,7 @@ use crate::door::thread;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_sys::{eventfd, stream};
 
@@ -21,6 +21,12 @@ const FOREVER: Duration = Duration::from_secs(3600);
 struct Timer {
     sessions: Mutex<Vec<Arc<Session>>>,
     doorbell: &'static OwnedFd,
+}
+
+impl Timer {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 static TIMER: OnceLock<Timer> = OnceLock::new();
@@ -39,11 +45,7 @@ pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
     }
     drop(starting);
     if let Some(timer) = TIMER.get() {
-        let mut sessions = timer
-            .sessions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        sessions.push(session);
+        timer.lock().push(session);
     }
     alarm::wake();
     Ok(())
@@ -52,13 +54,7 @@ pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
 fn run(timer: &'static Timer) {
     let mut blocked: Vec<Arc<TcpStream>> = Vec::new();
     loop {
-        let all = || {
-            timer
-                .sessions
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        let sessions = all().clone();
+        let sessions = timer.lock().clone();
         let mut pause = FOREVER;
         blocked.clear();
         for session in &sessions {
@@ -69,7 +65,7 @@ fn run(timer: &'static Timer) {
             };
             if !session.tick(&mut inner, Instant::now()) {
                 drop(inner);
-                all().retain(|other| !Arc::ptr_eq(session, other));
+                timer.lock().retain(|other| !Arc::ptr_eq(session, other));
                 continue;
             }
             pause = pause.min((session.timing.keepalive / 4).clamp(LOOKS[0], LOOKS[1]));

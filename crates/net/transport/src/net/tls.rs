@@ -179,32 +179,38 @@ fn shake(
     }
 }
 
-/// Talks through TLS during the handshake.
-pub(super) struct TlsStream<'a, S> {
-    pub tls: &'a mut rustls::Connection,
+/// Talks during the handshake, through TLS if there is any.
+pub(super) struct Talk<'a, S> {
+    pub tls: Option<&'a mut rustls::Connection>,
     pub socket: &'a mut S,
 }
 
-impl<S: Read + Write> Read for TlsStream<'_, S> {
+impl<S: Read + Write> Read for Talk<'_, S> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return self.socket.read(to);
+        };
         loop {
-            match self.tls.reader().read(to) {
+            match tls.reader().read(to) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return other,
             }
-            self.tls.complete_io(self.socket)?;
+            tls.complete_io(self.socket)?;
         }
     }
 }
 
-impl<S: Read + Write> Write for TlsStream<'_, S> {
+impl<S: Read + Write> Write for Talk<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.tls.writer().write(bytes)
+        match &mut self.tls {
+            Some(tls) => tls.writer().write(bytes),
+            None => self.socket.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while self.tls.wants_write() {
-            self.tls.write_tls(self.socket)?;
+        while let Some(tls) = self.tls.as_mut().filter(|tls| tls.wants_write()) {
+            tls.write_tls(self.socket)?;
         }
         Ok(())
     }
