@@ -96,9 +96,10 @@ impl Bench for Alloc {
                 let able = |entry: &AllocEntry| entry.is_malloc || (mode, buffers) == ("hot", 1);
                 let cells = ready.iter().filter(|(entry, _)| able(entry));
                 let cells = cells.map(|(entry, library)| {
-                    let key = Key {
-                        buffers: (buffers > 1).then_some(buffers),
-                        ..Key::of(mode).payload(bytes).threads(threads)
+                    let key = Key::of(mode).payload(bytes).with("threads", threads);
+                    let key = match buffers {
+                        1 => key,
+                        _ => key.with("buffers", buffers),
                     };
                     Cell::of(entry.name, key, move |_| {
                         let given = Given {

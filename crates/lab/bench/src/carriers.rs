@@ -89,10 +89,10 @@ impl Carriers {
                     ..case.clone()
                 };
                 let key = Key {
-                    cores: Some(case.cores_used()),
                     trust: has_levels.then(|| level.name()),
                     ..Key::of(mode).payload(case.payload)
                 };
+                let key = key.with("cores", case.cores_used());
                 out.push(Cell::of(system, key, move |number| match system {
                     "local" => party::threads(number, &case.cores, |me, party| {
                         (MOVED.serve)(&case, ROLES[me], party, true)

@@ -4,17 +4,20 @@
 //! The owner takes all its buffers (timed), sends each to every receiver, waits until all are received and
 //! released, and begins again: the cost of collecting is spread over a full turn of the pool.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
+use tranship_core::{BufferMut, Pool, Receiver, Sender};
 
 use crate::bench::Bench;
+use crate::case::Wait;
 use crate::clock;
 use crate::options::Common;
 use crate::party::{self, Party};
-use crate::peer::{Collect, Size};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
-use crate::systems::tranship;
+use crate::systems::tranship::join;
 
 /// The rows' operations.
 const CACHED: &str = "alloc and free, never sent";
@@ -28,86 +31,98 @@ const PAYLOAD: usize = 4096;
 /// Said to the receivers: a turn's messages are sent, or it was the last turn.
 const MORE: u64 = 1;
 const END: u64 = 0;
-
-/// A system in the list.
-#[derive(Debug, Clone, Copy)]
-struct CollectEntry {
-    name: &'static str,
-    clean: fn(u64),
-    own: fn(Size, &Party, std::time::Duration) -> Result<Vec<Measured>>,
-    receive: fn(Size, &Party) -> Result<Vec<Measured>>,
-}
-
-fn systems() -> Vec<CollectEntry> {
-    vec![
-        entry::<tranship::Turns>(),
-        #[cfg(feature = "iceoryx2")]
-        entry::<crate::systems::iceoryx2::Iceoryx2>(),
-    ]
-}
-
-const fn entry<C: Collect>() -> CollectEntry {
-    CollectEntry {
-        name: C::NAME,
-        clean: C::clean,
-        own: own::<C>,
-        receive: receive::<C>,
-    }
-}
+const SYSTEM: &str = "tranship";
 
 #[derive(Debug, clap::Args)]
 pub struct Turns;
 
 impl Bench for Turns {
-    const REFERENCES: &'static [&'static str] = &["iceoryx2"];
-
+    /// The product alone.
     fn systems(&self) -> Vec<&'static str> {
-        systems().iter().map(|e| e.name).collect()
+        vec![SYSTEM]
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        let all = systems();
+        let [core, other] = common.cores();
         for receivers in RECEIVERS {
+            let cores = [vec![core], vec![other; receivers]].concat();
             for buffers in BUFFERS {
-                let size = Size {
-                    buffers,
-                    receivers,
-                    payload: PAYLOAD,
-                };
-                let wanted = all.iter().filter(|e| common.wants(e.name));
-                let key = Key::of("hot").buffers(buffers).receivers(receivers);
-                let cells = wanted.map(|entry| {
-                    Cell::of(entry.name, key.clone(), move |number| {
-                        once(*entry, size, common, number)
+                let key = Key::of("hot").with("buffers", buffers);
+                let key = key.with("receivers", receivers);
+                let cell = Cell::of(SYSTEM, key, |number| {
+                    party::each(number, &cores, |me, party| match me {
+                        0 => own([buffers, receivers], party, common.budget()),
+                        _ => receive(buffers, party),
                     })
                 });
-                outcome.group(common.runs(), cells.collect());
+                outcome.group(common.runs(), vec![cell]);
             }
         }
         Ok(outcome)
     }
 }
 
-fn once(entry: CollectEntry, size: Size, common: &Common, number: u64) -> Result<Vec<Measured>> {
-    let [core, other] = common.cores();
-    let cores = [vec![core], vec![other; size.receivers]].concat();
-    let done = party::each(number, &cores, |me, party| match me {
-        0 => (entry.own)(size, party, common.budget()),
-        _ => (entry.receive)(size, party),
-    });
-    (entry.clean)(number);
-    done
+/// The owner of the pool, process 0.
+struct Owner {
+    taken: Vec<BufferMut>,
+    senders: Vec<Sender>,
+    pool: Pool,
 }
 
-fn own<C: Collect>(
-    size: Size,
-    party: &Party,
-    budget: std::time::Duration,
-) -> Result<Vec<Measured>> {
-    let mut owner = C::owner(size, party).context("the owner joins")?;
+impl Owner {
+    /// Takes a buffer and keeps it.
+    fn take(&mut self) -> Result<()> {
+        self.taken.push(self.pool.alloc(PAYLOAD)?);
+        Ok(())
+    }
+
+    /// Sends each buffer that was taken to every receiver, and lets go of it.
+    fn send_all(&mut self) -> Result<()> {
+        let (last, others) = self.senders.split_last_mut().context("no receivers")?;
+        for mut buf in self.taken.drain(..) {
+            buf[..8].copy_from_slice(&1u64.to_le_bytes());
+            let buf = buf.freeze();
+            for sender in &mut *others {
+                sender.send(buf.clone())?;
+            }
+            last.send(buf)?;
+        }
+        Ok(())
+    }
+
+    /// Takes that many buffers; returns the longest of the calls, in ticks.
+    fn one_by_one(&mut self, buffers: usize) -> Result<u64> {
+        let (mut longest, mut before) = (0, clock::ticks());
+        for _ in 0..buffers {
+            self.take()?;
+            let now = clock::ticks();
+            longest = longest.max(now - before);
+            before = now;
+        }
+        Ok(longest)
+    }
+}
+
+fn own([buffers, receivers]: [usize; 2], party: &Party, budget: Duration) -> Result<Vec<Measured>> {
+    let domain = join::domain(0, party)?;
+    let pool = domain.create_pool(join::pool_of(buffers, PAYLOAD))?;
+    // A whole turn is sent before anybody receives.
+    let batch = u32::try_from(buffers)?;
+    let options = join::options(Wait::Spin).lines(batch);
+    let listener = domain.listen_with::<Sender>("turns", options)?;
+    let mut senders = Vec::with_capacity(receivers);
+    for _ in 0..receivers {
+        let mut sender = listener.accept()?;
+        join::show(&mut sender, &pool)?;
+        senders.push(sender);
+    }
+    let mut owner = Owner {
+        taken: Vec::with_capacity(buffers),
+        senders,
+        pool,
+    };
     party.barrier()?;
-    let batch = u32::try_from(size.buffers)?;
     let mut samples = Samples::new(1 << 16, batch);
     let mut cached = Samples::new(1 << 16, 64);
     let mut slowest = Samples::new(1 << 16, 1);
@@ -117,7 +132,7 @@ fn own<C: Collect>(
     let mut before = begun;
     while before - begun < budget / 4 {
         for _ in 0..64 {
-            C::cached(&mut owner)?;
+            drop(owner.pool.alloc(PAYLOAD)?);
         }
         let now = clock::ticks();
         cached.push(now - before);
@@ -129,11 +144,11 @@ fn own<C: Collect>(
         // The first turn takes what was never used, the second warms. Then every other one is looked at call by call.
         let single = turns >= 2 && turns % 2 == 1;
         let after = if single {
-            slowest.push(one_by_one::<C>(&mut owner, size.buffers)?);
+            slowest.push(owner.one_by_one(buffers)?);
             clock::ticks()
         } else {
-            for _ in 0..size.buffers {
-                C::take(&mut owner)?;
+            for _ in 0..buffers {
+                owner.take()?;
             }
             clock::ticks()
         };
@@ -141,12 +156,12 @@ fn own<C: Collect>(
             samples.push(after - before);
         }
         turns += 1;
-        C::send_all(&mut owner)?;
+        owner.send_all()?;
         let last = turns > 4 && after - begun > budget;
-        for i in 1..=size.receivers {
+        for i in 1..=receivers {
             party.tell(i, if last { END } else { MORE })?;
         }
-        for i in 1..=size.receivers {
+        for i in 1..=receivers {
             party.hear(i)?;
         }
         if last {
@@ -165,25 +180,18 @@ fn own<C: Collect>(
     ])
 }
 
-/// The longest of a turn's calls, in ticks.
-fn one_by_one<C: Collect>(owner: &mut C::Owner, buffers: usize) -> Result<u64> {
-    let (mut longest, mut before) = (0, clock::ticks());
-    for _ in 0..buffers {
-        C::take(owner)?;
-        let now = clock::ticks();
-        longest = longest.max(now - before);
-        before = now;
-    }
-    Ok(longest)
-}
-
-fn receive<C: Collect>(size: Size, party: &Party) -> Result<Vec<Measured>> {
-    let mut receiver = C::receiver(size, party).context("a receiver joins")?;
+fn receive(buffers: usize, party: &Party) -> Result<Vec<Measured>> {
+    // Any number but 0: the domains' names may be the same.
+    let domain = join::domain(1, party)?;
+    // A turn's messages are there when it receives: it waits for none of them.
+    let options = join::options(Wait::Block);
+    let mut receiver = domain.open_with::<Receiver>("turns", options)?;
+    join::look(&mut receiver)?;
     party.barrier()?;
     loop {
         let last = party.hear(0)? == END;
-        for _ in 0..size.buffers {
-            C::receive(&mut receiver)?;
+        for _ in 0..buffers {
+            drop(receiver.recv()?);
         }
         party.tell(0, 0)?;
         if last {

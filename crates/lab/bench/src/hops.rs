@@ -109,11 +109,11 @@ impl Hops {
                     budget: common.budget(),
                 };
                 let key = Key {
-                    cores: Some(1 + usize::from(cores[0] != cores[1])),
-                    hops: Some(between),
                     trust: (scheme == "shm").then(|| level.name()),
                     ..Key::of(mode).payload(self.payload)
                 };
+                let used = 1 + usize::from(cores[0] != cores[1]);
+                let key = key.with("cores", used).with("hops", between);
                 cells.push(Cell::of(scheme, key, move |number| {
                     let cores: Vec<usize> = (0..=case.last).map(|me| cores[me % 2]).collect();
                     match scheme {
@@ -182,7 +182,16 @@ fn stage(case: Case, me: usize, party: &Party) -> Result<Vec<Measured>> {
         }
     }
     let measured = match (&mut up, &mut down) {
-        (None, Some(down)) => Source::new(pool_of(case.level)?, case).measure(down)?,
+        (None, Some(down)) => {
+            let (pool, sent, back) = (pool_of(case.level)?, 0, 0);
+            let source = Source {
+                pool,
+                case,
+                sent,
+                back,
+            };
+            source.measure(down)?
+        }
         (Some(up), None) => {
             while go(up.from.recv()?, &mut up.to)? != STOP {}
             Vec::new()
@@ -236,15 +245,6 @@ struct Source {
 }
 
 impl Source {
-    fn new(pool: Pool, case: Case) -> Source {
-        Source {
-            pool,
-            case,
-            sent: 0,
-            back: 0,
-        }
-    }
-
     fn measure(mut self, ends: &mut Ends) -> Result<Vec<Measured>> {
         // The first buffer waits until every domain has agreed to the pool.
         self.send(ends, 1)?;

@@ -11,15 +11,9 @@ pub struct Machine {
     pub cpu: String,
     pub logical_cores: usize,
     pub kernel: String,
-    pub memory_bytes: u64,
-    /// Transparent huge pages of shared memory, and of private memory: the settings in force.
+    /// Transparent huge pages of shared memory: the setting in force.
     pub thp_shmem: String,
-    pub thp: String,
-    /// Frequency governor of core 0, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub governor: Option<String>,
     pub virtual_machine: bool,
-    pub clock_source: String,
     /// Cores of the two sides, runs, and time sampled per run: how the rows were measured.
     pub cores: [usize; 2],
     pub runs: usize,
@@ -80,14 +74,7 @@ fn field(text: &str, name: &str) -> Option<String> {
 impl Machine {
     pub fn look(cores: [usize; 2], runs: usize, sample_ms: u64) -> Self {
         let cpu = line("/proc/cpuinfo").unwrap_or_default();
-        let memory =
-            field(&line("/proc/meminfo").unwrap_or_default(), "MemTotal").unwrap_or_default();
-        let kb: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
-        let thp = |name: &str| {
-            chosen(
-                &line(&format!("/sys/kernel/mm/transparent_hugepage/{name}")).unwrap_or_default(),
-            )
-        };
+        let huge = line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
         let mut peers = BTreeMap::new();
         if cfg!(feature = "iceoryx2") {
             peers.insert("iceoryx2".to_owned(), "0.10.0".to_owned());
@@ -96,14 +83,9 @@ impl Machine {
             cpu: field(&cpu, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             logical_cores: cpu.lines().filter(|l| l.starts_with("processor")).count(),
             kernel: line("/proc/sys/kernel/osrelease").unwrap_or_default(),
-            memory_bytes: kb * 1024,
-            thp_shmem: thp("shmem_enabled"),
-            thp: thp("enabled"),
-            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            thp_shmem: chosen(&huge.unwrap_or_default()),
             virtual_machine: field(&cpu, "flags")
                 .is_some_and(|f| f.split(' ').any(|w| w == "hypervisor")),
-            clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-                .unwrap_or_default(),
             cores,
             runs,
             sample_ms,

@@ -25,9 +25,6 @@ pub struct Roundtrip {
     /// Payload sizes, e.g. 64,4K,64K,1M.
     #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
     payload: Vec<usize>,
-    /// Buffers of each sender.
-    #[arg(long, default_value_t = 256)]
-    buffers: usize,
 }
 
 impl Bench for Roundtrip {
@@ -38,19 +35,29 @@ impl Bench for Roundtrip {
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        for wait in waits(&self.mode) {
-            for payload in common.some_of(&self.payload) {
-                let case = Case {
-                    payload,
-                    buffers: self.buffers.next_power_of_two().max(2),
-                    ..trip(common, *wait)
-                };
-                outcome.group(common.runs(), cells(common, &case, systems::all()));
-            }
-        }
-        Ok(outcome)
+        Ok(trips(common, &self.mode, &self.payload, systems::all))
     }
+}
+
+/// Measures round trips of these sizes, waited for in these ways.
+fn trips(
+    common: &Common,
+    modes: &[Wait],
+    payloads: &[usize],
+    systems: fn() -> Vec<Entry>,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for wait in waits(modes) {
+        for payload in common.some_of(payloads) {
+            let case = Case {
+                payload,
+                buffers: 256,
+                ..trip(common, *wait)
+            };
+            outcome.group(common.runs(), cells(common, &case, systems()));
+        }
+    }
+    outcome
 }
 
 /// Those that are given, else both.
@@ -98,18 +105,7 @@ impl Bench for Service {
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        for wait in waits(&self.mode) {
-            for payload in common.some_of(&self.payload) {
-                let case = Case {
-                    payload,
-                    buffers: 256,
-                    ..trip(common, *wait)
-                };
-                let systems = systems::of_services();
-                outcome.group(common.runs(), cells(common, &case, systems));
-            }
-        }
+        let mut outcome = trips(common, &self.mode, &self.payload, systems::of_services);
         let said = outcome.rows.iter().filter(|row| row.system == SERVICE);
         outcome.verdicts = said.filter_map(|row| verdict(row, &outcome.rows)).collect();
         Ok(outcome)
@@ -154,9 +150,6 @@ pub struct Stream {
     /// Payload sizes, e.g. 64,4K,64K,1M.
     #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
     payload: Vec<usize>,
-    /// Buffers of each sender; no more than 16 MiB of them when all bytes are touched.
-    #[arg(long, default_value_t = 64)]
-    buffers: usize,
 }
 
 impl Bench for Stream {
@@ -174,14 +167,13 @@ impl Bench for Stream {
             }
             for payload in common.some_of(&self.payload) {
                 let fit = (TOUCHED_BYTES / payload).max(8).next_power_of_two();
-                let buffers = self.buffers.next_power_of_two().max(2);
                 let case = Case {
                     pattern: Pattern::Stream,
                     touch,
                     payload,
                     buffers: match touch {
-                        Touch::Touched => buffers.min(fit),
-                        _ => buffers,
+                        Touch::Touched => fit.min(64),
+                        _ => 64,
                     },
                     ..trip(common, Wait::Spin)
                 };
@@ -201,10 +193,9 @@ pub fn cells(common: &Common, case: &Case, systems: Vec<Entry>) -> Vec<Cell<'sta
             eprintln!("skipped: {} {mode} of {payload} bytes: {why}", entry.name);
             continue;
         }
-        let key = Key {
-            cores: Some(case.cores_used()),
-            ..Key::of(mode).payload(payload).buffers(case.buffers)
-        };
+        let key = Key::of(mode).payload(payload);
+        let key = key.with("buffers", case.buffers);
+        let key = key.with("cores", case.cores_used());
         let case = case.clone();
         cells.push(Cell::of(entry.name, key, move |number| {
             once(&entry, &case, number, true)
@@ -215,9 +206,7 @@ pub fn cells(common: &Common, case: &Case, systems: Vec<Entry>) -> Vec<Cell<'sta
 
 /// One run of one system; `looks`: a measurement for each placement of the cores.
 pub fn once(entry: &Entry, case: &Case, number: u64, looks: bool) -> Result<Vec<Measured>> {
-    let done = party::each(number, &case.cores, |me, party| {
+    party::each(number, &case.cores, |me, party| {
         (entry.serve)(case, ROLES[me], party, looks)
-    });
-    (entry.clean)(number);
-    done
+    })
 }

@@ -44,9 +44,7 @@ fn line(rows: &[&Row], placement: Placement) -> Option<String> {
     let of = rows
         .iter()
         .filter(|row| row.key.placement == Some(placement.name()));
-    let runs = of
-        .flat_map(|row| &row.runs)
-        .filter_map(|run| run.sampled.as_ref());
+    let runs = of.flat_map(|row| &row.runs);
     let (mut samples, mut least, mut most) = (0, f64::MAX, 0.0f64);
     for one in runs {
         samples += one.samples;
@@ -85,21 +83,15 @@ fn discarded(rows: &[&Row]) -> String {
 mod tests {
     use super::*;
     use crate::report::Key;
-    use crate::stats::{Facts, Measured, Sampled};
+    use crate::stats::Measured;
 
     fn row(system: &str, placement: Option<Placement>, line_ns: f64, discarded: u64) -> Row {
         let run = Measured {
-            op: String::new(),
-            median_ns: 1.0,
-            p99_ns: 1.0,
-            per_second: 1.0,
-            facts: Facts::new(),
-            sampled: Some(Sampled {
-                placement,
-                samples: 10,
-                p999_ns: 1.0,
-                line_ns,
-            }),
+            samples: 10,
+            placement,
+            p999_ns: 1.0,
+            line_ns,
+            ..Measured::rate(1.0)
         };
         let key = Key {
             mode: "spin",

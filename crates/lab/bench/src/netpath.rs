@@ -98,23 +98,15 @@ fn measure(common: &Common) -> Result<Outcome> {
         ..setup
     };
     let mut group = |mode, message, load, ways: &[(&'static str, Way, Setup)]| {
-        let key = Key {
-            mode,
-            payload_bytes: Some(message),
-            ..Key::default()
-        };
+        let key = Key::of(mode).payload(message);
         let wanted = ways.iter().filter(|(name, ..)| common.wants(name));
-        let cells = wanted.map(|&(system, way, setup)| Cell {
-            system,
-            key: key.clone(),
-            measure: Box::new({
-                let mbufs = mbufs.clone();
-                move |_| {
-                    let network = way(&mbufs, load, setup)?;
-                    let bytes = network.received_mbit_s * 1e6 / 8.0;
-                    Ok(vec![Measured::rate(bytes / message as f64)])
-                }
-            }),
+        let cells = wanted.map(|&(system, way, setup)| {
+            let mbufs = mbufs.clone();
+            Cell::of(system, key.clone(), move |_| {
+                let network = way(&mbufs, load, setup)?;
+                let bytes = network.received_mbit_s * 1e6 / 8.0;
+                Ok(vec![Measured::rate(bytes / message as f64)])
+            })
         });
         outcome.group(common.runs(), cells.collect());
     };

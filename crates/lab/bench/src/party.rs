@@ -103,14 +103,6 @@ impl Party {
     }
 }
 
-type Body<'a> = Box<dyn FnOnce(&Party) -> Result<Vec<Measured>> + 'a>;
-
-/// One process to start: the core it is pinned to, and what it does.
-pub struct Member<'a> {
-    pub core: usize,
-    pub body: Body<'a>,
-}
-
 struct Started {
     pid: Pid,
     results: std::fs::File,
@@ -118,12 +110,15 @@ struct Started {
     done: bool,
 }
 
-/// Runs the members as processes of their own and gives what each one measured.
-pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> {
-    let n = members.len();
-    let mut mesh = mesh(n)?;
-    let mut started = Vec::with_capacity(n);
-    for (i, member) in members.into_iter().enumerate() {
+/// Runs a process on each of the cores. All do the same, each with its number. Gives what all measured.
+pub fn each(
+    number: u64,
+    cores: &[usize],
+    body: impl Fn(usize, &Party) -> Result<Vec<Measured>>,
+) -> Result<Vec<Measured>> {
+    let mut mesh = mesh(cores.len())?;
+    let mut started = Vec::with_capacity(cores.len());
+    for (i, &core) in cores.iter().enumerate() {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         // SAFETY: this program never starts a thread before it forks, so the child may do anything.
         match unsafe { libc::fork() } {
@@ -132,7 +127,8 @@ pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> 
                 drop((read, std::mem::take(&mut started)));
                 let to = std::mem::take(&mut mesh[i]);
                 drop(mesh);
-                child(Party { to, run: number }, member, write.into())
+                let party = Party { to, run: number };
+                child(core, write.into(), || body(i, &party))
             }
             pid => {
                 let pid = Pid::from_raw(pid).context("fork gave no process")?;
@@ -154,24 +150,31 @@ pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> 
         }
         let _ = waitpid(Some(one.pid), WaitOptions::empty());
     }
-    // At worst a few files stay.
-    let _ = std::fs::remove_dir_all(folder(number));
+    sweep(number);
     outcome
 }
 
-/// Runs a process on each of the cores. All do the same, each with its number. Gives what all measured.
-pub fn each(
-    number: u64,
-    cores: &[usize],
-    body: impl Fn(usize, &Party) -> Result<Vec<Measured>>,
-) -> Result<Vec<Measured>> {
-    let body = &body;
-    let member = |(me, &core)| Member {
-        core,
-        body: Box::new(move |party: &Party| body(me, party)),
-    };
-    let members = cores.iter().enumerate().map(member).collect();
-    Ok(run(number, members)?.into_iter().flatten().collect())
+/// Begins of the names that a run's files in `/dev/shm` have.
+pub fn prefixes(number: u64) -> [String; 2] {
+    [
+        format!("tranship_bench_{number}_"),
+        format!("tranship-bench-{number:x}-"),
+    ]
+}
+
+/// Removes the files of a run whose processes are gone: iceoryx2 leaves one even after an orderly end. At worst a few
+/// files stay.
+fn sweep(number: u64) {
+    let _ = std::fs::remove_dir_all(folder(number));
+    let ours = prefixes(number);
+    let shared = std::fs::read_dir("/dev/shm").into_iter().flatten();
+    for file in shared.flatten() {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        if ours.iter().any(|ours| name.starts_with(ours)) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
 }
 
 /// Does what [`each`] does by threads of one process.
@@ -221,7 +224,7 @@ fn mesh(n: usize) -> Result<Vec<Vec<Option<OwnedFd>>>> {
 }
 
 /// Reads what all say until all have closed their pipe; the first failure ends it.
-fn gather(started: &mut [Started]) -> Result<Vec<Vec<Measured>>> {
+fn gather(started: &mut [Started]) -> Result<Vec<Measured>> {
     let begun = Instant::now();
     while started.iter().any(|s| !s.done) {
         ensure!(
@@ -252,18 +255,24 @@ fn gather(started: &mut [Started]) -> Result<Vec<Vec<Measured>>> {
             }
         }
     }
-    started
-        .iter()
-        .map(|s| serde_json::from_slice(&s.said).map_err(|e| anyhow!("result: {e}")))
-        .collect()
+    let mut all = Vec::new();
+    for one in started {
+        let said: Vec<Measured> = serde_json::from_slice(&one.said).context("a result")?;
+        all.extend(said);
+    }
+    Ok(all)
 }
 
 /// The life of a forked process. Says a JSON list, or an error as text.
-fn child(party: Party, member: Member<'_>, mut results: std::fs::File) -> ! {
+fn child(
+    core: usize,
+    mut results: std::fs::File,
+    body: impl FnOnce() -> Result<Vec<Measured>>,
+) -> ! {
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        pin(member.core)?;
-        (member.body)(&party)
+        pin(core)?;
+        body()
     }));
     let said = match outcome {
         Ok(Ok(measured)) => serde_json::to_vec(&measured).unwrap_or_default(),
@@ -286,13 +295,6 @@ pub fn pin(core: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn member<'a>(body: impl FnOnce(&Party) -> Result<Vec<Measured>> + 'a) -> Member<'a> {
-        Member {
-            core: 0,
-            body: Box::new(body),
-        }
-    }
 
     /// Forks as the program does: where no other thread holds a lock that the child would wait for. So in a process of its own,
     /// in which the harness has but one thread.
@@ -320,43 +322,36 @@ mod tests {
             per_second: 3.0,
             ..Measured::default()
         };
-        let got = run(
-            7,
-            vec![
-                member(|p| {
-                    let (read, write) = rustix::pipe::pipe()?;
-                    p.send(1, 42, &[write.as_fd()])?;
-                    p.barrier()?;
-                    let mut byte = [0];
-                    rustix::io::read(&read, &mut byte)?;
-                    Ok(vec![measured(f64::from(byte[0]))])
-                }),
-                member(|p| {
-                    let (word, fds) = p.recv(0)?;
-                    ensure!(word == 42 && fds.len() == 1 && p.run == 7);
-                    rustix::io::write(&fds[0], b"A")?;
-                    p.barrier()?;
-                    Ok(vec![])
-                }),
-            ],
-        )
-        .unwrap();
-        assert_eq!(got[0][0].median_ns, 65.0);
-        assert!(got[1].is_empty());
+        let got = each(7, &[0, 0], |me, p| match me {
+            0 => {
+                let (read, write) = rustix::pipe::pipe()?;
+                p.send(1, 42, &[write.as_fd()])?;
+                p.barrier()?;
+                let mut byte = [0];
+                rustix::io::read(&read, &mut byte)?;
+                Ok(vec![measured(f64::from(byte[0]))])
+            }
+            _ => {
+                let (word, fds) = p.recv(0)?;
+                ensure!(word == 42 && fds.len() == 1 && p.run == 7);
+                rustix::io::write(&fds[0], b"A")?;
+                p.barrier()?;
+                Ok(vec![])
+            }
+        });
+        let got = got.unwrap();
+        assert_eq!((got.len(), got[0].median_ns), (1, 65.0));
 
         // The folder of this number is ours alone.
         let number = u64::from(std::process::id()) << 32 | 8;
-        let failed = run(
-            number,
-            vec![
-                member(|p| p.hear(1).map(|_| vec![])),
-                member(|p| {
-                    std::fs::create_dir(folder(p.run))?;
-                    std::fs::write(folder(p.run).join("manager.sock.lock"), "")?;
-                    bail!("no luck")
-                }),
-            ],
-        );
+        let failed = each(number, &[0, 0], |me, p| match me {
+            0 => p.hear(1).map(|_| vec![]),
+            _ => {
+                std::fs::create_dir(folder(p.run))?;
+                std::fs::write(folder(p.run).join("manager.sock.lock"), "")?;
+                bail!("no luck")
+            }
+        });
         assert!(!folder(number).exists(), "nothing stays");
         let text = format!("{:#}", failed.unwrap_err());
         assert!(

@@ -49,9 +49,6 @@ pub trait Peer: Sized {
         None
     }
 
-    /// Removes what a run left behind on the machine, once all its processes are gone.
-    fn clean(_run: u64) {}
-
     /// Joins the run; all roles call it at once, and may talk through `party`. Ping needs both directions
     /// in a round trip, and only its way out in a stream.
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self>;
@@ -95,42 +92,11 @@ pub trait Ops: Peer {
     }
 }
 
-/// Measurement of one run of `collect`.
-#[derive(Debug, Clone, Copy)]
-pub struct Size {
-    pub buffers: usize,
-    pub receivers: usize,
-    pub payload: usize,
-}
-
-/// A system whose used buffers come back by collection. Process 0 is the owner, 1 and up the receivers.
-pub trait Collect {
-    const NAME: &'static str;
-    type Owner;
-    type Receiver;
-
-    /// All processes call one of these two at the same time, and may talk through `party`.
-    fn owner(size: Size, party: &Party) -> Result<Self::Owner>;
-    fn receiver(size: Size, party: &Party) -> Result<Self::Receiver>;
-
-    /// Takes and gives back a buffer that is never sent.
-    fn cached(owner: &mut Self::Owner) -> Result<()>;
-    /// Takes a buffer and keeps it. Called `buffers` times between two calls of `send_all`.
-    fn take(owner: &mut Self::Owner) -> Result<()>;
-    /// Sends each buffer that was taken to every receiver, and lets go of it.
-    fn send_all(owner: &mut Self::Owner) -> Result<()>;
-    /// Receives one message that is there, and releases it.
-    fn receive(receiver: &mut Self::Receiver) -> Result<()>;
-    /// As for [`Peer`].
-    fn clean(_run: u64) {}
-}
-
 /// A system in the list of all.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub name: &'static str,
     pub refuses: fn(&Case) -> Option<String>,
-    pub clean: fn(u64),
     /// Measures as a party. The last argument says whether near cores are told from far ones.
     pub serve: fn(&Case, Role, &Party, bool) -> Result<Vec<Measured>>,
 }
@@ -140,7 +106,6 @@ pub const fn entry<P: Peer>() -> Entry {
     Entry {
         name: P::NAME,
         refuses: P::refuses,
-        clean: P::clean,
         serve: serve::<P>,
     }
 }

@@ -87,22 +87,18 @@ impl Outcome {
 /// A row for each placement that was met. What was taken while nobody knew which it was is counted, and no more, unless there is
 /// nothing else.
 fn rows(system: &str, key: &Key, seen: &[Measured]) -> Vec<Row> {
-    let at = |m: &Measured| m.sampled.as_ref().and_then(|sampled| sampled.placement);
-    let mut met: Vec<Option<Placement>> = seen.iter().map(at).collect();
+    let mut met: Vec<Option<Placement>> = seen.iter().map(|m| m.placement).collect();
     met.sort();
     met.dedup();
-    let unclear = seen.iter().filter(|m| at(m) == Some(Placement::Unclear));
-    let discarded = unclear
-        .filter_map(|m| m.sampled.as_ref())
-        .map(|s| s.samples);
-    let discarded: u64 = discarded.sum();
+    let unclear = |m: &&Measured| m.placement == Some(Placement::Unclear);
+    let discarded = seen.iter().filter(unclear).map(|m| m.samples).sum();
     if met.len() > 1 {
         met.retain(|placement| *placement != Some(Placement::Unclear));
     }
     let row = |placement: Option<Placement>| {
         let of: Vec<Measured> = seen
             .iter()
-            .filter(|m| at(m) == placement)
+            .filter(|m| m.placement == placement)
             .cloned()
             .collect();
         let key = Key {
@@ -127,22 +123,15 @@ pub fn number() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{Facts, Sampled};
 
     #[test]
     fn placements_have_rows_of_their_own_and_unclear_samples_are_counted() {
         let run = |placement, ns: f64, samples| Measured {
-            op: String::new(),
-            median_ns: ns,
-            p99_ns: ns,
-            per_second: 1e9 / ns,
-            facts: Facts::new(),
-            sampled: Some(Sampled {
-                placement: Some(placement),
-                samples,
-                p999_ns: ns,
-                line_ns: 80.0,
-            }),
+            samples,
+            placement: Some(placement),
+            p999_ns: ns,
+            line_ns: 80.0,
+            ..Measured::rate(1e9 / ns)
         };
         let mut runs = vec![
             run(Placement::Far, 900.0, 5),

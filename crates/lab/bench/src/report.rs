@@ -7,10 +7,21 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::machine::Machine;
-use crate::stats::{Facts, Measured, Sampled, median};
+use crate::stats::{Facts, Measured, median};
 
 /// In place of a reference's name: the fastest of the others, the product, `mmap` and `raw` apart.
 pub const FASTEST: &str = "fastest";
+
+/// Names of counts, and their names for people. `depth`: requests under way at a time; `hops`: domains between the first
+/// and the last.
+const COUNTS: [(&str, &str); 6] = [
+    ("buffers", "buffers"),
+    ("receivers", "receivers"),
+    ("threads", "threads"),
+    ("cores", "cores"),
+    ("depth", "under way"),
+    ("hops", "between"),
+];
 
 /// Subject of a row. Fields that do not concern the row are left out of the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -20,20 +31,9 @@ pub struct Key {
     pub op: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_bytes: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub buffers: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receivers: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cores: Option<usize>,
-    /// Requests under way at a time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub depth: Option<usize>,
-    /// Domains between the first and the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hops: Option<usize>,
+    /// Numbers of what there is, by the names in [`COUNTS`].
+    #[serde(flatten)]
+    pub counts: BTreeMap<&'static str, usize>,
     /// The level of trust of what is moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<&'static str>,
@@ -87,12 +87,7 @@ impl Row {
     pub fn of(system: &str, key: Key, runs: &[Measured]) -> Self {
         let over = |f: fn(&Measured) -> f64| median(runs.iter().map(f));
         let round = |x: f64| (x * 100.0).round() / 100.0;
-        let each: Vec<&Sampled> = runs.iter().filter_map(|m| m.sampled.as_ref()).collect();
-        let is_sampled = !each.is_empty();
-        let of_each = |f: fn(&Sampled) -> f64| match is_sampled {
-            true => round(median(each.iter().copied().map(f))),
-            false => 0.0,
-        };
+        let is_sampled = runs.iter().any(|m| m.samples > 0);
         let fact = |name: &Cow<'static, str>| {
             let all = runs.iter().filter_map(|run| run.facts.get(name).copied());
             (name.clone(), round(median(all)))
@@ -107,9 +102,9 @@ impl Row {
                 true => round(over(|m| 1e9 / m.per_second)),
                 false => 0.0,
             },
-            p999_ns: of_each(|s| s.p999_ns),
-            line_ns: of_each(|s| s.line_ns),
-            samples: is_sampled.then(|| each.iter().map(|s| s.samples).sum()),
+            p999_ns: round(over(|m| m.p999_ns)),
+            line_ns: round(over(|m| m.line_ns)),
+            samples: is_sampled.then(|| runs.iter().map(|m| m.samples).sum()),
             discarded_samples: None,
             over: BTreeMap::new(),
             facts: runs
@@ -189,19 +184,10 @@ impl Key {
         }
     }
 
-    pub fn buffers(self, count: usize) -> Key {
-        let buffers = Some(count);
-        Key { buffers, ..self }
-    }
-
-    pub fn receivers(self, count: usize) -> Key {
-        let receivers = Some(count);
-        Key { receivers, ..self }
-    }
-
-    pub fn threads(self, count: usize) -> Key {
-        let threads = Some(count);
-        Key { threads, ..self }
+    /// With a count, by its name in [`COUNTS`].
+    pub fn with(mut self, name: &'static str, count: usize) -> Key {
+        self.counts.insert(name, count);
+        self
     }
 
     /// Returns whether the two rows measure the same operation.
@@ -224,19 +210,11 @@ impl Key {
         if let Some(placement) = self.placement {
             let _ = write!(out, ", cores {placement}");
         }
-        for (count, name) in [
-            (self.buffers, "buffers"),
-            (self.receivers, "receivers"),
-            (self.threads, "threads"),
-            (self.cores, "cores"),
-            (self.depth, "under way"),
-            (self.hops, "between"),
-        ] {
-            if let Some(n) = count {
-                let name = if n == 1 {
-                    name.trim_end_matches('s')
-                } else {
-                    name
+        for (count, name) in COUNTS {
+            if let Some(n) = self.counts.get(count) {
+                let name = match n {
+                    1 => name.trim_end_matches('s'),
+                    _ => name,
                 };
                 let _ = write!(out, ", {n} {name}");
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tranship_items::reaper::{self, Driver};
-use tranship_mbuf::{Chain, Limits, MbufOptions, Mbufs};
+use tranship_mbuf::{Limits, MbufOptions};
 
 use crate::bench::Bench;
 use crate::netbufs::{CLUSTER, Lists, MBUF, Packet, PacketSource, Zones};
@@ -46,9 +46,8 @@ impl Bench for Spike {
         let phases = phases.map(Duration::from_millis);
         for system in SYSTEMS.into_iter().filter(|name| common.wants(name)) {
             let core = common.cores()[0];
-            let told = party::each(number(), &[core], |_, _| {
-                watch(&mut *open(system)?, self.packets, self.steady, phases)
-            });
+            let counts = [self.packets, self.steady];
+            let told = party::each(number(), &[core], |_, _| run(system, counts, phases));
             match told {
                 Ok(all) => outcome.rows.extend(all.into_iter().map(|one| {
                     let mode = if one.op == POINT { "time" } else { "spike" };
@@ -64,100 +63,78 @@ impl Bench for Spike {
     }
 }
 
-/// Gives packets of 2 KiB and takes them back.
-trait NetBufs {
-    fn get(&mut self) -> Result<()>;
-    /// Gives back the oldest packet.
-    fn put(&mut self) -> Result<()>;
-}
-
-fn open(name: &str) -> Result<Box<dyn NetBufs>> {
-    let held = VecDeque::new();
-    Ok(match name {
-        "4.x" => Box::new(Held {
-            of: Lists::new()?,
-            held,
-        }),
+fn run(system: &str, counts: [usize; 2], phases: [Duration; 3]) -> Result<Vec<Measured>> {
+    match system {
+        "4.x" => from(&Lists::new()?, counts, phases),
         "mballoc" => {
             reaper::set_driver(Driver::Nobody);
-            Box::new(Held {
-                of: Zones::new()?,
-                held,
-            })
+            from(&Zones::new()?, counts, phases)
         }
-        _ => Box::new(Product {
-            mbufs: MbufOptions::new().limits(Limits::NONE).build()?,
-            held: VecDeque::new(),
-        }),
-    })
-}
-
-struct Product {
-    mbufs: Mbufs,
-    held: VecDeque<Chain>,
-}
-
-impl NetBufs for Product {
-    fn get(&mut self) -> Result<()> {
-        let mut chain = self.mbufs.getcl()?;
-        chain.append(&[2; CLUSTER])?;
-        self.held.push_back(chain);
-        Ok(())
-    }
-
-    fn put(&mut self) -> Result<()> {
-        self.held.pop_front().context("no packet is out").map(drop)
-    }
-}
-
-/// Packets that are out, of an allocator.
-struct Held<A> {
-    of: A,
-    held: VecDeque<Packet>,
-}
-
-impl<A: PacketSource> NetBufs for Held<A> {
-    fn get(&mut self) -> Result<()> {
-        let packet = self.of.take()?;
-        for (item, bytes) in packet.into_iter().zip([MBUF, CLUSTER]) {
-            // SAFETY: an item of that size, just taken.
-            unsafe { item.write_bytes(2, bytes) };
+        _ => {
+            let mbufs = MbufOptions::new().limits(Limits::NONE).build()?;
+            let take = || {
+                let mut chain = mbufs.getcl()?;
+                chain.append(&[2; CLUSTER])?;
+                Ok(chain)
+            };
+            watch(take, drop, counts, phases)
         }
-        self.held.push_back(packet);
-        Ok(())
-    }
-
-    fn put(&mut self) -> Result<()> {
-        let packet = self.held.pop_front().context("no packet is out")?;
-        // SAFETY: taken from there, given back once.
-        unsafe { self.of.give(packet) };
-        Ok(())
     }
 }
 
-fn watch(
-    bufs: &mut dyn NetBufs,
-    packets: usize,
-    steady: usize,
+fn from(of: &dyn PacketSource, counts: [usize; 2], phases: [Duration; 3]) -> Result<Vec<Measured>> {
+    // SAFETY: taken from there, given back once.
+    let give = |packet| unsafe { of.give(packet) };
+    watch(|| Ok(written(of.take()?)), give, counts, phases)
+}
+
+/// Puts bytes into each part of a packet.
+fn written(packet: Packet) -> Packet {
+    for (item, bytes) in packet.into_iter().zip([MBUF, CLUSTER]) {
+        // SAFETY: an item of that size, just taken.
+        unsafe { item.write_bytes(2, bytes) };
+    }
+    packet
+}
+
+/// Takes packets of 2 KiB with their bytes from an allocator, and gives them back: the oldest first.
+fn watch<P>(
+    mut take: impl FnMut() -> Result<P>,
+    mut give: impl FnMut(P),
+    [packets, steady]: [usize; 2],
     phases: [Duration; 3],
 ) -> Result<Vec<Measured>> {
     let begun = Instant::now();
-    let mut points = Vec::new();
-    for _ in 0..steady {
-        bufs.get()?;
-    }
-    traffic(bufs, phases[0], begun, &mut points)?;
-    let before = resident()?;
-    for _ in 0..packets {
-        bufs.get()?;
-    }
-    traffic(bufs, phases[1], begun, &mut points)?;
-    let peak = resident()?;
-    for _ in 0..packets {
-        bufs.put()?;
-    }
-    traffic(bufs, phases[2], begun, &mut points)?;
-    let after = resident()?;
+    let (mut held, mut points) = (VecDeque::new(), Vec::new());
+    // Takes packets or gives some back, and then has steady traffic. A point every 50 ms.
+    let mut phase = |count: usize, takes: bool, time: Duration| -> Result<f64> {
+        for _ in 0..count {
+            match takes {
+                true => held.push_back(take()?),
+                false => give(held.pop_front().context("no packet is out")?),
+            }
+        }
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            for _ in 0..500 {
+                held.push_back(take()?);
+                give(held.pop_front().context("no packet is out")?);
+            }
+            let facts = Facts::from([
+                ("at_ms".into(), begun.elapsed().as_secs_f64() * 1e3),
+                ("resident_bytes".into(), resident()?),
+            ]);
+            points.push(Measured {
+                op: POINT.to_owned(),
+                ..Measured::facts(facts)
+            });
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        resident()
+    };
+    let before = phase(steady, true, phases[0])?;
+    let peak = phase(packets, true, phases[1])?;
+    let after = phase(packets, false, phases[2])?;
     points.push(Measured::facts(Facts::from([
         ("before_bytes".into(), before),
         ("peak_bytes".into(), peak),
@@ -165,33 +142,6 @@ fn watch(
         ("after_ratio".into(), after / before),
     ])));
     Ok(points)
-}
-
-/// Steady traffic: packets come and go, the oldest first. A point every 50 ms.
-fn traffic(
-    bufs: &mut dyn NetBufs,
-    time: Duration,
-    begun: Instant,
-    points: &mut Vec<Measured>,
-) -> Result<()> {
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        for _ in 0..500 {
-            bufs.get()?;
-            bufs.put()?;
-        }
-        let at_ms = begun.elapsed().as_secs_f64() * 1e3;
-        let facts = Facts::from([
-            ("at_ms".into(), at_ms),
-            ("resident_bytes".into(), resident()?),
-        ]);
-        points.push(Measured {
-            op: POINT.to_owned(),
-            ..Measured::facts(facts)
-        });
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }
 
 /// Bytes of this process that are in memory.

@@ -13,17 +13,21 @@ pub type Facts = std::collections::BTreeMap<Cow<'static, str>, f64>;
 
 /// Result of one run of one system for one operation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Measured {
     /// The operation, where a run measures several; else empty.
     pub op: String,
     pub median_ns: f64,
     pub p99_ns: f64,
     pub per_second: f64,
-    #[serde(default)]
     pub facts: Facts,
-    /// Of benches that tell placements apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sampled: Option<Sampled>,
+    /// Of benches that take every sample by itself: how many there are, all taken with one placement of the cores. It is
+    /// none if both sides were on one core, or nobody looked.
+    pub samples: u64,
+    pub placement: Option<Placement>,
+    pub p999_ns: f64,
+    /// A cache line there and back meanwhile; 0 if nobody looked.
+    pub line_ns: f64,
 }
 
 impl Measured {
@@ -44,17 +48,6 @@ impl Measured {
             ..Measured::default()
         }
     }
-}
-
-/// Other figures of samples that were all taken with one placement of the cores.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Sampled {
-    /// None if both sides were on one core, or nobody looked.
-    pub placement: Option<Placement>,
-    pub samples: u64,
-    pub p999_ns: f64,
-    /// A cache line there and back meanwhile; 0 if nobody looked.
-    pub line_ns: f64,
 }
 
 /// Preallocated time samples. Pushing never allocates and never faults a page in.
@@ -92,11 +85,11 @@ impl Samples {
 
     /// Median, 99th percentile, and the rate over the sum of all samples.
     pub fn finish(self, op: &str) -> Option<Measured> {
-        let measured = self.placed(None, 0.0)?;
         Some(Measured {
             op: op.to_owned(),
-            sampled: None,
-            ..measured
+            samples: 0,
+            p999_ns: 0.0,
+            ..self.placed(None, 0.0)?
         })
     }
 
@@ -114,12 +107,10 @@ impl Samples {
             median_ns: clock::ns(1) * grouped_median(taken) / batch,
             p99_ns: at(990),
             per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
-            sampled: Some(Sampled {
-                placement,
-                samples: taken.len() as u64,
-                p999_ns: at(999),
-                line_ns,
-            }),
+            samples: taken.len() as u64,
+            placement,
+            p999_ns: at(999),
+            line_ns,
             ..Measured::default()
         })
     }

@@ -1,5 +1,7 @@
 //! Writing and reading payloads, the same way for every system.
 
+use anyhow::{Result, ensure};
+
 /// Fills a payload with one byte of `stamp`, then puts the whole stamp in front.
 ///
 /// # Safety
@@ -19,14 +21,29 @@ pub unsafe fn fill(at: *mut u8, len: usize, stamp: u64) {
 /// # Safety
 /// `at` is valid for reads of `len` bytes and aligned to 8; nobody writes there meanwhile.
 #[inline(never)]
-pub unsafe fn sum(at: *const u8, len: usize) -> u64 {
+unsafe fn sum(at: *const u8, len: usize) -> u64 {
     // SAFETY: the caller's promise, above.
     let words = unsafe { std::slice::from_raw_parts(at.cast::<u64>(), len / 8) };
     std::hint::black_box(words.iter().fold(0u64, |a, w| a.wrapping_add(*w)))
 }
 
+/// Reads a whole payload that [`fill`] wrote; gives the stamp.
+///
+/// # Safety
+/// As of [`sum`].
+#[inline(always)]
+pub unsafe fn check(at: *const u8, len: usize) -> Result<u64> {
+    // SAFETY: the caller's promise.
+    let (stamp, sum) = unsafe { (at.cast::<u64>().read(), sum(at, len)) };
+    ensure!(
+        sum == expected(len, stamp),
+        "bytes of message {stamp} changed"
+    );
+    Ok(stamp)
+}
+
 /// The sum of a payload of `len` bytes that [`fill`] wrote.
-pub fn expected(len: usize, stamp: u64) -> u64 {
+fn expected(len: usize, stamp: u64) -> u64 {
     let word = u64::from_le_bytes([stamp.to_le_bytes()[0]; 8]);
     let rest = (len / 8 - 1) as u64;
     stamp.wrapping_add(word.wrapping_mul(rest))

@@ -7,7 +7,7 @@
 mod opcode;
 mod tracer;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use self::tracer::{Tally, Tracer, mark};
 use crate::bench::Bench;
@@ -15,9 +15,9 @@ use crate::case::{Case, Pattern, Wait};
 use crate::messages;
 use crate::options::Common;
 use crate::party::{self, Party};
-use crate::peer::{Ops, ROLES, Role};
-use crate::plan::Outcome;
-use crate::report::{Key, Row};
+use crate::peer::{Ops, Peer, ROLES, Role};
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
 use crate::stats::{Facts, Measured};
 use crate::systems::raw::Raw;
 use crate::systems::tranship::Tranship;
@@ -47,44 +47,19 @@ const RECV_MANY: u64 = 6;
 /// The calls for many messages after each batch.
 const CALLS: usize = 3;
 
-/// A system in the list.
-#[derive(Debug, Clone, Copy)]
-struct StepsEntry {
-    name: &'static str,
-    many: usize,
-    clean: fn(u64),
-    count: fn(&Case, Role, &Party, &Steps) -> Result<Vec<Measured>>,
-}
+/// Counts as one side of a case, with so many batches.
+type Serve = fn(&Case, Role, &Party, usize) -> Result<Vec<Measured>>;
 
-fn systems() -> Vec<StepsEntry> {
+fn systems() -> Vec<(&'static str, Serve)> {
     vec![
-        entry::<Raw>(),
-        entry::<Tranship>(),
+        (Raw::NAME, serve::<Raw>),
+        (Tranship::NAME, serve::<Tranship>),
         #[cfg(feature = "iceoryx2")]
-        entry::<crate::systems::iceoryx2::Iceoryx2>(),
+        (
+            crate::systems::iceoryx2::Iceoryx2::NAME,
+            serve::<crate::systems::iceoryx2::Iceoryx2>,
+        ),
     ]
-}
-
-const fn entry<P: Ops>() -> StepsEntry {
-    StepsEntry {
-        name: P::NAME,
-        many: P::MANY,
-        clean: P::clean,
-        count: serve::<P>,
-    }
-}
-
-/// How many batches are stepped through, and where their tallies go.
-#[derive(Debug)]
-struct Steps {
-    batches: usize,
-    folder: std::path::PathBuf,
-}
-
-impl Steps {
-    fn tally(&self, role: Role) -> std::path::PathBuf {
-        self.folder.join(format!("{}.json", role.index()))
-    }
 }
 
 /// Options of the command line: none.
@@ -93,7 +68,7 @@ pub struct Instructions;
 
 impl Bench for Instructions {
     fn systems(&self) -> Vec<&'static str> {
-        systems().iter().map(|e| e.name).collect()
+        systems().iter().map(|(name, _)| *name).collect()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
@@ -102,74 +77,49 @@ impl Bench for Instructions {
             eprintln!("SKIPPED: instructions: {why:#}");
             return Ok(outcome);
         }
-        let all = systems();
-        for system in all.iter().filter(|e| common.wants(e.name)) {
-            match count(common, system) {
-                Ok(rows) => outcome.rows.extend(rows),
-                Err(error) => {
-                    outcome.failures += 1;
-                    eprintln!("FAILED: {}: {error:#}", system.name);
-                }
-            }
-        }
+        let batches = if common.is_quick() { 1 } else { 16 };
+        let case = &Case {
+            pattern: Pattern::Stream,
+            payload: PAYLOAD,
+            buffers: BUFFERS,
+            loans: BATCH as usize,
+            helper: false,
+            ..messages::trip(common, Wait::Spin)
+        };
+        let key = Key::of("a message").payload(PAYLOAD);
+        let key = key.with("buffers", BUFFERS);
+        let wanted = systems().into_iter().filter(|(name, _)| common.wants(name));
+        let cells = wanted.map(|(name, serve)| {
+            Cell::of(name, key.clone(), move |number| {
+                party::each(number, &case.cores, |me, party| {
+                    serve(case, ROLES[me], party, batches)
+                })
+            })
+        });
+        // Each run counts the same.
+        outcome.group(1, cells.collect());
         Ok(outcome)
     }
 }
 
-fn row(system: &str, op: &str, tally: Tally, messages: f64) -> Row {
-    let of = |count: u64| count as f64 / messages;
-    let measured = Measured::facts(Facts::from([
-        ("instructions".into(), of(tally.instructions)),
-        ("locked".into(), of(tally.locked)),
-        ("system_calls".into(), of(tally.calls)),
-    ]));
-    let key = Key::of("a message").op(op).payload(PAYLOAD);
-    Row::of(system, key.buffers(BUFFERS), &[measured])
-}
-
-fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
-    let folder = tempfile::tempdir()?;
-    let steps = Steps {
-        batches: if common.is_quick() { 1 } else { 16 },
-        folder: folder.path().into(),
-    };
-    let case = Case {
-        pattern: Pattern::Stream,
-        payload: PAYLOAD,
-        buffers: BUFFERS,
-        loans: BATCH as usize,
-        helper: false,
-        ..messages::trip(common, Wait::Spin)
-    };
-    let number = crate::plan::number();
-    let run = party::each(number, &case.cores, |me, party| {
-        (system.count)(&case, ROLES[me], party, &steps)
-    });
-    (system.clean)(number);
-    run?;
-    let messages = |op| match op {
-        "send_many" | "recv_many" => steps.batches * CALLS * system.many,
-        _ => steps.batches * BATCH as usize,
-    };
-    let mut all = Vec::new();
-    for role in ROLES {
-        let text = std::fs::read(steps.tally(role)).context("what was counted")?;
-        let tallies: [Tally; tracer::OPS] = serde_json::from_slice(&text)?;
-        for (op, tally) in OPS.into_iter().zip(tallies) {
-            if tally.instructions > 0 {
-                all.push(row(system.name, op, tally, messages(op) as f64));
-            }
-        }
+fn measured(op: &str, tally: Tally, messages: usize) -> Measured {
+    let of = |count: u64| count as f64 / messages as f64;
+    Measured {
+        op: op.to_owned(),
+        ..Measured::facts(Facts::from([
+            ("instructions".into(), of(tally.instructions)),
+            ("locked".into(), of(tally.locked)),
+            ("system_calls".into(), of(tally.calls)),
+        ]))
     }
-    Ok(all)
 }
 
 /// Both sides of a system: it warms up, then is stepped through.
-fn serve<P: Ops>(case: &Case, role: Role, party: &Party, steps: &Steps) -> Result<Vec<Measured>> {
+fn serve<P: Ops>(case: &Case, role: Role, party: &Party, batches: usize) -> Result<Vec<Measured>> {
     let mut peer = P::open(case, role, party)?;
     party.barrier()?;
-    let tracer = Tracer::start(&steps.tally(role))?;
-    for batch in 0..WARM + steps.batches {
+    let tracer = Tracer::start()?;
+    for batch in 0..WARM + batches {
         // Marks are traps: only the traced process may make them.
         let mark = if batch < WARM { |_| {} } else { mark };
         // Each side has turns of its own.
@@ -183,9 +133,14 @@ fn serve<P: Ops>(case: &Case, role: Role, party: &Party, steps: &Steps) -> Resul
             party.tell(0, 0)?;
         }
     }
-    tracer.end()?;
+    let tallies = OPS.into_iter().zip(tracer.end()?);
     party.barrier()?;
-    Ok(Vec::new())
+    let counted = tallies.filter(|(_, tally)| tally.instructions > 0);
+    let measured = counted.map(|(op, tally)| match op {
+        "send_many" | "recv_many" => measured(op, tally, batches * CALLS * P::MANY),
+        _ => measured(op, tally, batches * BATCH as usize),
+    });
+    Ok(measured.collect())
 }
 
 fn give<P: Ops>(peer: &mut P, batch: usize, mark: fn(u64)) -> Result<()> {

@@ -3,7 +3,6 @@
 //! It is a fork of what it traces, so it reads the instructions in its own memory.
 
 use std::io::{Read, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -51,25 +50,25 @@ pub fn is_possible() -> Result<()> {
 /// The tracer, as the traced process sees it.
 pub struct Tracer {
     process: Pid,
-    /// Says by an end of file that the tally is written.
-    done: std::io::PipeReader,
+    /// Says at the end what was counted.
+    tally: std::io::PipeReader,
 }
 
 impl Tracer {
     /// From here on this thread is traced: it may [`mark`].
-    pub fn start(tally: &Path) -> Result<Tracer> {
+    pub fn start() -> Result<Tracer> {
         let thread = rustix::thread::gettid();
         let (mut allowed, mut allow) = std::io::pipe()?;
-        let (mut ready, mut begin) = std::io::pipe()?;
+        let (mut tally, mut tell) = std::io::pipe()?;
         // SAFETY: the child does nothing that a thread which is not there could have locked but allocating, which glibc allows.
         match unsafe { libc::fork() } {
             -1 => Err(std::io::Error::last_os_error()).context("fork"),
             0 => {
-                drop((allow, ready));
+                drop((allow, tally));
                 let traced = allowed
                     .read_exact(&mut [0])
                     .context("the traced")
-                    .and_then(|()| trace(thread, tally, || Ok(begin.write_all(&[1])?)));
+                    .and_then(|()| trace(thread, &mut tell));
                 if let Err(error) = &traced {
                     eprintln!("tracer: {error:#}");
                 }
@@ -77,50 +76,45 @@ impl Tracer {
                 unsafe { libc::_exit(i32::from(traced.is_err())) }
             }
             pid => {
-                drop((allowed, begin));
+                drop((allowed, tell));
                 let process = Pid::from_raw(pid).context("fork gave no process")?;
                 // SAFETY: plain words. Where there is no Yama it fails, and is not needed.
                 unsafe { libc::prctl(libc::PR_SET_PTRACER, pid) };
                 allow.write_all(&[1])?;
-                ready
+                tally
                     .read_exact(&mut [0])
                     .context("ptrace is not allowed here (as in a container without SYS_PTRACE)")?;
-                Ok(Tracer {
-                    process,
-                    done: ready,
-                })
+                Ok(Tracer { process, tally })
             }
         }
     }
 
-    /// Nothing more is marked. Waits until the tally is written.
-    pub fn end(mut self) -> Result<()> {
+    /// Nothing more is marked. Returns what was counted.
+    pub fn end(mut self) -> Result<[Tally; OPS]> {
         mark(END);
-        self.done.read_to_end(&mut Vec::new())?;
-        let status = waitpid(Some(self.process), WaitOptions::empty())?;
-        let code = status.and_then(|(_, status)| status.exit_status());
-        ensure!(code == Some(0), "the tracer failed");
-        Ok(())
+        let mut said = Vec::new();
+        self.tally.read_to_end(&mut said)?;
+        serde_json::from_slice(&said).context("the tracer failed")
     }
 }
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // The tracer has ended already, unless something failed. Then the process that it traces would stay stopped.
+        // The tracer has said all, unless something failed. Then the process that it traces would stay stopped.
         let _ = kill_process(self.process, Signal::KILL);
-        let _ = waitpid(Some(self.process), WaitOptions::NOHANG);
+        let _ = waitpid(Some(self.process), WaitOptions::empty());
     }
 }
 
 /// Said at the end of all.
 const END: u64 = u64::MAX;
 
-fn trace(thread: Pid, tally: &Path, ready: impl FnOnce() -> Result<()>) -> Result<()> {
+fn trace(thread: Pid, tell: &mut std::io::PipeWriter) -> Result<()> {
     let tracee = Tracee(thread.as_raw_nonzero().get());
     tracee.request(libc::PTRACE_ATTACH, 0)?;
     tracee.wait()?;
     tracee.request(libc::PTRACE_CONT, 0)?;
-    ready()?;
+    tell.write_all(&[1])?;
     let mut counts = [Tally::default(); OPS + 1];
     loop {
         let signal = tracee.wait()?;
@@ -138,8 +132,8 @@ fn trace(thread: Pid, tally: &Path, ready: impl FnOnce() -> Result<()>) -> Resul
         }
         tracee.request(libc::PTRACE_CONT, 0)?;
     }
-    std::fs::write(tally, serde_json::to_vec(&counts[1..])?)?;
-    tracee.request(libc::PTRACE_DETACH, 0)
+    tracee.request(libc::PTRACE_DETACH, 0)?;
+    Ok(serde_json::to_writer(tell, &counts[1..])?)
 }
 
 /// Counts up to the next trap, which is not executed yet then.

@@ -4,7 +4,7 @@ mod dpdk;
 
 use anyhow::{Result, ensure};
 use std::mem::MaybeUninit;
-use tranship_mbuf::{Chain, Error, Limits, MbufOptions, Mbufs, NoBuffers};
+use tranship_mbuf::{Chain, Limits, MbufOptions, Mbufs, NoBuffers};
 
 use crate::bench::Bench;
 use crate::clock;
@@ -20,42 +20,22 @@ const DISTINCT: [usize; 2] = [1, 32];
 
 type Ours = fn(&Mbufs, usize, u64) -> Result<Vec<Measured>>;
 
-#[derive(Clone, Copy)]
-enum How {
-    Ours(Ours),
-    Dpdk(&'static str),
-}
-
-/// Systems, operations, and what takes one.
-const PAIRS: [(&str, &str, How); 5] = [
+/// Operations, what measures ours, the peer, and its operation.
+const OPS: [(&str, Ours, &str, &str); 2] = [
     (
-        "tranship",
         "packet",
-        How::Ours(|of, n, ms| run(of, n, ms, Mbufs::getcl)),
-    ),
-    ("dpdk", "packet", How::Dpdk("pkt")),
-    (
-        "m_gethdr+m_clget",
-        "packet",
-        How::Ours(|of, n, ms| run(of, n, ms, in_two_steps)),
+        |of, n, ms| run(of, n, ms, Mbufs::getcl),
+        "dpdk",
+        "pkt",
     ),
     (
-        "tranship",
         "mbuf",
-        How::Ours(|of, n, ms| run(of, n, ms, Mbufs::gethdr)),
+        |of, n, ms| run(of, n, ms, Mbufs::gethdr),
+        "dpdk-mempool",
+        "obj",
     ),
-    ("dpdk-mempool", "mbuf", How::Dpdk("obj")),
 ];
-
-/// The work of m_gethdr(9) and m_clget(9).
-#[inline(always)]
-fn in_two_steps(mbufs: &Mbufs) -> Result<Chain, NoBuffers> {
-    let mut chain = mbufs.gethdr()?;
-    match chain.clget() {
-        Err(Error::NoBuffers(error)) => Err(error),
-        _ => Ok(chain),
-    }
-}
+const OURS: &str = "tranship";
 
 #[derive(Debug, clap::Args)]
 pub struct Mbuf;
@@ -64,7 +44,7 @@ impl Bench for Mbuf {
     const REFERENCES: &'static [&'static str] = &["dpdk", "dpdk-mempool"];
 
     fn systems(&self) -> Vec<&'static str> {
-        PAIRS.map(|(system, ..)| system).to_vec()
+        [OURS].into_iter().chain(OPS.map(|op| op.2)).collect()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
@@ -79,25 +59,20 @@ impl Bench for Mbuf {
             .extend(version.map(|is| ("dpdk".to_owned(), is)));
         party::pin(core)?;
         let mbufs = MbufOptions::new().limits(Limits::NONE).build()?;
-        for op in ["packet", "mbuf"] {
+        let (mbufs, ms) = (&mbufs, common.sample_ms());
+        for (op, ours, peer, what) in OPS {
             for distinct in DISTINCT {
-                let of_op = PAIRS.iter().filter(|pair| pair.1 == op);
-                let wanted = of_op.filter(|pair| common.wants(pair.0));
-                let key = Key::of(op).buffers(distinct).threads(1);
-                let ms = common.sample_ms();
-                let cells = wanted.filter_map(|&(system, _, how)| match (how, &dpdk) {
-                    (How::Ours(run), _) => {
-                        let mbufs = &mbufs;
-                        let run = move |_| run(mbufs, distinct, ms);
-                        Some(Cell::of(system, key.clone(), run))
-                    }
-                    (How::Dpdk(what), Some(dpdk)) => {
-                        let run = move |_| dpdk.measure(what, distinct, ms);
-                        Some(Cell::of(system, key.clone(), run))
-                    }
-                    (How::Dpdk(_), None) => None,
-                });
-                outcome.group(common.runs(), cells.collect());
+                let key = Key::of(op).with("buffers", distinct).with("threads", 1);
+                let mut cells = Vec::new();
+                if common.wants(OURS) {
+                    let run = move |_| ours(mbufs, distinct, ms);
+                    cells.push(Cell::of(OURS, key.clone(), run));
+                }
+                if let Some(dpdk) = dpdk.as_ref().filter(|_| common.wants(peer)) {
+                    let run = move |_| dpdk.measure(what, distinct, ms);
+                    cells.push(Cell::of(peer, key, run));
+                }
+                outcome.group(common.runs(), cells);
             }
         }
         ensure!(mbufs.stats().outstanding() == 0, "mbufs were lost");

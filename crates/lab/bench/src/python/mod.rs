@@ -1,9 +1,9 @@
 //! `python`: arrays to and fro between two processes in Python, by the product's face and by what else there is, next to Rust's round trip.
 //!
-//! Each system is a small program in `programs/`, of which `run.py` runs both sides.
+//! Each system is a small program in `programs/`. `run.py` runs both sides, `spread.py` those of several readers, `loader.py`
+//! loaders of batches. Each starts the other sides itself.
 
 mod environment;
-mod run;
 mod system;
 
 use crate::bench::Bench;
@@ -12,12 +12,15 @@ use crate::options::{Common, size};
 use crate::peer::Entry;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
-use crate::{messages, systems};
-use anyhow::Result;
+use crate::stats::Measured;
+use crate::systems::{self, tranship};
+use crate::{messages, party};
+use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use environment::Environment;
-use system::{ARRAYS, BATCH_BYTES, BOTH, LOADERS, RUST, SPREAD, SYSTEMS, System, name_of};
+use system::{ARRAYS, BATCH_BYTES, BOTH, LOADER, PAIR, RUST, SPREAD, SYSTEMS, System, name_of};
 
 /// Most bytes of one sender's buffers, but for [`FEWEST`] of them.
 const POOL_BYTES: usize = 16 << 20;
@@ -49,111 +52,67 @@ impl Bench for Python {
     const REFERENCES: &'static [&'static str] = &[ARRAYS];
 
     fn systems(&self) -> Vec<&'static str> {
-        let python = SYSTEMS.iter().chain(&SPREAD).chain(&LOADERS);
-        let python = python.map(|system| system.name);
+        let python = SYSTEMS.iter().map(|system| system.name);
         [RUST].into_iter().chain(python).collect()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
-        measure(common, self)
-    }
-}
-
-fn measure(common: &Common, grid: &Python) -> Result<Outcome> {
-    let wanted = SYSTEMS.iter().chain(&SPREAD).chain(&LOADERS);
-    let wanted = wanted.filter(|one| common.wants(one.name));
-    let needs = wanted.flat_map(|one| one.needs).copied().collect();
-    let environment = Environment::find(grid.python.as_deref(), &needs)?;
-    let rust = systems::all().into_iter().find(|one| one.name == RUST);
-    let mut outcome = Outcome {
-        peers: environment
-            .as_ref()
-            .map_or_else(Default::default, Environment::versions),
-        ..Outcome::default()
-    };
-    let able = SYSTEMS.iter().filter(|one| common.wants(one.name));
-    let able = able.filter(|one| environment.as_ref().is_some_and(|there| there.has(one)));
-    let able: Vec<&System> = able.collect();
-    for wait in messages::waits(&grid.mode) {
-        for payload in sizes(common, &grid.payload) {
-            let fit = (POOL_BYTES / payload).max(FEWEST);
-            let case = Case {
-                payload,
-                buffers: BUFFERS.min(fit).next_power_of_two(),
-                ..messages::trip(common, *wait)
-            };
-            let rust = rust.filter(|one| common.wants(one.name));
-            let mut cells: Vec<Cell<'_>> =
-                rust.map(|one| in_rust(one, &case)).into_iter().collect();
-            for system in able.iter().filter(|one| one.spins || *wait == Wait::Block) {
-                let (case, environment) = (case.clone(), environment.as_ref());
-                cells.push(Cell {
-                    system: system.name,
-                    key: key(&case),
-                    measure: Box::new(move |number| {
-                        run::once(environment, system, (&case, None), number)
-                    }),
-                });
-            }
-            outcome.group(common.runs(), cells);
-        }
-    }
-    if let Some(environment) = &environment {
-        spread(common, grid, environment, &mut outcome);
-        load(common, environment, &mut outcome);
-    }
-    Ok(outcome)
-}
-
-/// Measures loaders of batches, on all cores.
-fn load(common: &Common, environment: &Environment, outcome: &mut Outcome) {
-    let able = LOADERS.iter().filter(|one| common.wants(one.name));
-    let able = able.filter(|one| environment.has(one));
-    let case = Case {
-        payload: BATCH_BYTES,
-        ..messages::trip(common, Wait::Block)
-    };
-    let cells = able.map(|system| {
-        let case = case.clone();
-        Cell {
-            system: system.name,
-            key: Key {
-                cores: None,
-                ..key(&case)
-            },
-            measure: Box::new(move |number| {
-                run::once(Some(environment), system, (&case, None), number)
-            }),
-        }
-    });
-    outcome.group(common.runs(), cells.collect());
-}
-
-/// Measures one writer and several readers.
-fn spread(common: &Common, grid: &Python, environment: &Environment, outcome: &mut Outcome) {
-    let able = SPREAD.iter().filter(|one| common.wants(one.name));
-    let able: Vec<&System> = able.filter(|one| environment.has(one)).collect();
-    for payload in sizes(common, &grid.spread) {
-        for &readers in grid.readers.iter().filter(|readers| **readers > 0) {
-            let case = Case {
-                payload,
-                ..messages::trip(common, Wait::Block)
-            };
-            let cells = able.iter().map(|system| {
-                let case = case.clone();
-                Cell {
-                    system: system.name,
-                    key: Key {
-                        receivers: Some(readers),
-                        ..key(&case)
-                    },
-                    measure: Box::new(move |number| {
-                        run::once(Some(environment), system, (&case, Some(readers)), number)
-                    }),
-                }
+        let wanted = SYSTEMS.iter().filter(|one| common.wants(one.name));
+        let needs = wanted.flat_map(|one| &one.needs).copied().collect();
+        let environment = Environment::find(self.python.as_deref(), &needs)?;
+        let environment = environment.as_ref();
+        let mut outcome = Outcome {
+            peers: environment.map_or_else(Default::default, Environment::versions),
+            ..Outcome::default()
+        };
+        // The cells of a program's systems that can run here.
+        let cells = |program: &'static str, case: &Case, key: &Key, readers: Option<usize>| {
+            let systems = SYSTEMS.iter().filter(move |one| one.program == program);
+            let able = systems.filter(|one| common.wants(one.name));
+            let able = able.filter(|one| one.spins || case.wait == Wait::Block);
+            let able = able.filter_map(|one| Some((one, environment.filter(|it| it.has(one))?)));
+            let cells = able.map(|(system, environment)| {
+                let (case, key) = (case.clone(), key.clone());
+                Cell::of(system.name, key, move |number| {
+                    once(environment, system, &case, readers, number)
+                })
             });
-            outcome.group(common.runs(), cells.collect());
+            cells.collect::<Vec<_>>()
+        };
+        for wait in messages::waits(&self.mode) {
+            for payload in sizes(common, &self.payload) {
+                let fit = (POOL_BYTES / payload).max(FEWEST);
+                let case = Case {
+                    payload,
+                    buffers: BUFFERS.min(fit).next_power_of_two(),
+                    ..messages::trip(common, *wait)
+                };
+                let rust = systems::all().into_iter().filter(|one| one.name == RUST);
+                let rust = rust.filter(|one| common.wants(one.name));
+                let mut all: Vec<_> = rust.map(|one| in_rust(one, &case)).collect();
+                all.extend(cells(PAIR, &case, &key(&case), None));
+                outcome.group(common.runs(), all);
+            }
         }
+        let asleep = messages::trip(common, Wait::Block);
+        for payload in sizes(common, &self.spread) {
+            for &readers in self.readers.iter().filter(|readers| **readers > 0) {
+                let case = Case {
+                    payload,
+                    ..asleep.clone()
+                };
+                let key = key(&case).with("receivers", readers);
+                outcome.group(common.runs(), cells(SPREAD, &case, &key, Some(readers)));
+            }
+        }
+        // Loaders run on all cores.
+        let case = Case {
+            payload: BATCH_BYTES,
+            ..asleep
+        };
+        let key = Key::of(case.mode()).payload(case.payload);
+        outcome.group(common.runs(), cells(LOADER, &case, &key, None));
+        Ok(outcome)
     }
 }
 
@@ -167,33 +126,69 @@ fn sizes(common: &Common, given: &[usize]) -> Vec<usize> {
 }
 
 fn key(case: &Case) -> Key {
-    Key {
-        mode: case.mode(),
-        payload_bytes: Some(case.payload),
-        cores: Some(case.cores_used()),
-        ..Key::default()
-    }
+    let key = Key::of(case.mode()).payload(case.payload);
+    key.with("cores", case.cores_used())
 }
 
 fn in_rust(entry: Entry, case: &Case) -> Cell<'static> {
     let case = case.clone();
-    Cell {
-        system: entry.name,
-        key: key(&case),
-        measure: Box::new(move |number| {
-            let mut all = Vec::new();
-            for touch in BOTH {
-                let case = Case {
-                    touch: *touch,
-                    ..case.clone()
-                };
-                let measured = messages::once(&entry, &case, number, false)?;
-                all.extend(measured.into_iter().map(|mut one| {
-                    one.op = name_of(*touch).to_owned();
-                    one
-                }));
+    Cell::of(entry.name, key(&case), move |number| {
+        let mut all = Vec::new();
+        for &touch in BOTH {
+            let case = Case {
+                touch,
+                ..case.clone()
+            };
+            let mut measured = messages::once(&entry, &case, number, false)?;
+            for one in &mut measured {
+                one.op = name_of(touch).to_owned();
             }
-            Ok(all)
-        }),
-    }
+            all.extend(measured);
+        }
+        Ok(all)
+    })
+}
+
+/// One run of a system in Python.
+fn once(
+    environment: &Environment,
+    system: &System,
+    case: &Case,
+    readers: Option<usize>,
+    number: u64,
+) -> Result<Vec<Measured>> {
+    let touches: Vec<_> = system
+        .touches()
+        .iter()
+        .map(|touch| name_of(*touch))
+        .collect();
+    let wait = match case.wait {
+        Wait::Spin => "spin",
+        Wait::Block => "block",
+    };
+    let (bytes, chunk_bytes, slots) = tranship::shape_of(case.buffers, case.payload);
+    let given = serde_json::json!({
+        "pool": {"max_bytes": bytes, "chunk_bytes": chunk_bytes, "slots": slots},
+        "module": system.module,
+        "variant": system.variant,
+        "wait": wait,
+        "touches": touches,
+        "payload": case.payload,
+        "readers": readers,
+        "buffers": case.buffers,
+        "cores": case.cores,
+        "sample_ms": case.budget.as_millis(),
+        "run": number,
+        "folder": party::folder(number),
+    });
+    party::each(number, &case.cores[..1], |_, _| {
+        let mut python = environment.command();
+        let program = environment.program(system.program);
+        python.arg(program).arg(given.to_string());
+        let done = python.stdin(Stdio::null()).output();
+        let done = done.context("starting Python")?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "{}: {}", done.status, said.trim());
+        serde_json::from_slice(&done.stdout).context("what it measured")
+    })
 }

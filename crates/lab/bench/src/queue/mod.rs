@@ -50,10 +50,13 @@ impl Bench for Queue {
             "two cores: one for producers, one for consumers"
         );
         for sides in common.some_of(&SIDES) {
-            let key = Key::of("stream").payload(ITEM).threads(sides);
+            let key = Key::of("stream")
+                .payload(ITEM)
+                .with("threads", sides)
+                .with("receivers", sides);
             let wanted = SYSTEMS.iter().filter(|(name, _)| common.wants(name));
             let cells = wanted.map(|&(system, stream)| {
-                Cell::of(system, key.clone().receivers(sides), move |number| {
+                Cell::of(system, key.clone(), move |number| {
                     stream(sides, common, number)
                 })
             });
@@ -77,7 +80,8 @@ impl Bench for Queue {
 /// The rate of many beside that of one.
 fn verdicts(rows: &[Row]) -> Vec<String> {
     let rate = |sides| {
-        let is_it = |row: &&Row| row.system == "tranship" && row.key.threads == Some(sides);
+        let is_it =
+            |row: &&Row| row.system == "tranship" && row.key.counts.get("threads") == Some(&sides);
         rows.iter().find(is_it).map(|row| row.per_second)
     };
     let many = SIDES[1..].iter().filter_map(|&sides| {

@@ -78,11 +78,15 @@ pub fn row<'a>(
     of: impl Iterator<Item = &'a Times>,
 ) -> Row {
     let measured: Vec<Measured> = of.map(|times| times.measured(op)).collect();
-    let key = Key {
-        payload_bytes,
-        ..Key::of(mode).op(op)
-    };
-    Row::of("tranship", key, &measured)
+    let key = Key::of(mode).op(op);
+    Row::of(
+        "tranship",
+        Key {
+            payload_bytes,
+            ..key
+        },
+        &measured,
+    )
 }
 
 /// Programs of the honest user that begin in a second, each with a domain that joins and asks for a few things. Nobody begins

@@ -98,7 +98,6 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
         let of = besieged.iter().filter(|(of, _)| *of == grouping);
         let of: Vec<_> = of.map(|(_, seen)| seen).collect();
         rows(outcome, grouping.besieged(), &of, grouping == likely);
-        eprintln!("{}: {}", grouping.besieged(), grouping.words());
     }
     let bursts: u64 = tally.values().map(|t| t[0]).sum();
     for attack in ATTACKS

@@ -41,17 +41,6 @@ impl Grouping {
             Grouping::Found => "besieged-as-found",
         }
     }
-
-    pub fn words(self) -> &'static str {
-        match self {
-            Grouping::Users => {
-                "a cgroup for each user, equal shares; the manager's weight as in its unit file"
-            }
-            Grouping::Sessions => "a session for each process",
-            Grouping::Together => "all in one cgroup",
-            Grouping::Found => "as this process was started: no cgroups, and no autogroup",
-        }
-    }
 }
 
 /// Groups for the processes of the manager's user and of others.

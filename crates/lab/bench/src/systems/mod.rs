@@ -17,7 +17,6 @@ pub fn all() -> Vec<Entry> {
     vec![
         entry::<raw::Raw>(),
         entry::<tranship::Tranship>(),
-        entry::<tranship::Inlined>(),
         #[cfg(feature = "iceoryx2")]
         entry::<iceoryx2::Iceoryx2>(),
         entry::<kernel::Bytes<kernel::Pipe>>(),

@@ -10,15 +10,10 @@ use anyhow::{Context, Result};
 use super::trip::{Word, stream};
 use super::what::{LINES, Mode, PAYLOAD};
 use crate::party::Party;
-use crate::peer::Peer;
 use crate::stats::Measured;
-use crate::systems::iceoryx2::{self, Iceoryx2, Shape, Slices, node, slices, text};
+use crate::systems::iceoryx2::{self, Shape, Slices, node, slices, text};
 
 type Service = ipc::Service;
-
-pub fn clean(run: u64) {
-    Iceoryx2::clean(run);
-}
 
 fn service(node: &Node<Service>, receivers: usize) -> Result<Slices<()>> {
     let shape = Shape {

@@ -84,15 +84,12 @@ impl Topic {
         let cells = wanted.filter_map(|system| {
             let (write, read) = sides(system, mode)?;
             let key = Key::of(mode.name()).payload(mode.bytes());
-            let key = key.receivers(receivers);
+            let key = key.with("receivers", receivers);
             Some(Cell::of(system, key, move |number| {
-                let measured = party::each(number, &common.cores(), |me, party| {
+                party::each(number, &common.cores(), |me, party| {
                     let side = [write, read][me];
                     side(mode, receivers, party, clock::in_ticks(common.budget()))
-                });
-                #[cfg(feature = "iceoryx2")]
-                iceoryx::clean(number);
-                measured
+                })
             }))
         });
         let cells: Vec<_> = cells.collect();
@@ -121,7 +118,7 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
         let is = |row: &&Row| {
             row.system == system
                 && row.key.mode == mode.name()
-                && row.key.receivers == Some(receivers)
+                && row.key.counts.get("receivers") == Some(&receivers)
         };
         rows.iter().find(is)
     };

@@ -1,7 +1,6 @@
-//! `zc-varnish`: Debian's Varnish (`-s malloc`), unmodified, as it is (`stock`) and with `libtranship_zcopy.so` before the other
-//! libraries: `preload` takes blocks of 16 KiB and more, its default, `preload-1k` those of 4 KiB and more, the least that can be asked for. Objects that it has, asked
-//! for by wrk; Varnish has the first core, wrk the second. The paper's figure 10, and on from there. `hot`: one object; `cold`:
-//! objects of 512 MiB, at most 16384, at random.
+//! `zc-varnish`: Debian's Varnish (`-s malloc`), unmodified, as it is (`stock`) and with `libtranship_zcopy.so` before the
+//! other libraries (`preload`). Objects that it has, asked for by wrk; Varnish has the first core, wrk the second. The
+//! paper's figure 10, and on from there. `hot`: one object; `cold`: objects of 512 MiB, at most 16384, at random.
 
 use super::cache::{cpu_of, on_core};
 use super::pairs::Ratio;
@@ -18,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Systems that can be named.
-const SYSTEMS: [&str; 3] = ["preload", "preload-1k", "stock"];
+const SYSTEMS: [&str; 2] = ["preload", "stock"];
 const LIBRARY: &str = "libtranship_zcopy.so";
 /// Varnish first compiles its rules with a C compiler.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -179,9 +178,6 @@ impl Running {
             .stderr(Stdio::null());
         if system != "stock" {
             command.env("LD_PRELOAD", library);
-        }
-        if system == "preload-1k" {
-            command.env("TRANSHIP_ZCOPY_MIN", "1KiB");
         }
         on_core(&mut command, common.cores()[0]);
         let mut varnish = Running {

@@ -3,7 +3,6 @@
 //! Set up as its documents advise for speed: exactly as many ports and nodes as there are, no history, no
 //! overflow, memory of a fixed size made beforehand, payload not initialised by the loan, no signal handler.
 
-mod collect;
 mod service;
 
 pub use service::Served;
@@ -25,7 +24,7 @@ use iceoryx2::sample_mut_uninit::SampleMutUninit;
 use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::party::Party;
+use crate::party::{self, Party};
 use crate::peer::{Ops, Peer, Role};
 use crate::touch;
 
@@ -49,15 +48,12 @@ pub(crate) fn text<E: std::fmt::Debug>(what: &'static str) -> impl FnOnce(E) -> 
     move |error| anyhow!("iceoryx2: {what}: {error:?}")
 }
 
-fn prefix(run: u64) -> String {
-    format!("tranship_bench_{run}_")
-}
-
 /// A node under names of our own: what another user of iceoryx2 on this machine left behind is not ours to find.
 pub(crate) fn node(run: u64) -> Result<Node<Service>> {
     set_log_level(LogLevel::Error);
     let mut config = Config::default();
-    config.global.prefix = FileName::new(prefix(run).as_bytes()).map_err(text("prefix"))?;
+    config.global.prefix =
+        FileName::new(party::prefixes(run)[0].as_bytes()).map_err(text("prefix"))?;
     NodeBuilder::new()
         .config(&config)
         .signal_handling_mode(SignalHandlingMode::Disabled)
@@ -186,20 +182,6 @@ impl Peer for Iceoryx2 {
             .then(|| "streams only with busy-polling".to_owned())
     }
 
-    /// It leaves a file behind even after an orderly end.
-    fn clean(run: u64) {
-        let ours = prefix(run);
-        for entry in std::fs::read_dir("/dev/shm")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            if entry.file_name().to_string_lossy().starts_with(&ours) {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-    }
-
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
         let node = node(party.run)?;
         let queue = if case.pattern == Pattern::RoundTrip {
@@ -299,15 +281,9 @@ impl Ops for Iceoryx2 {
             Touch::Untouched => *sample.user_header(),
             Touch::Word => *sample.payload().first().context("empty payload")?,
             Touch::Touched => {
-                let stamp = sample.payload()[0];
-                let len = self.words * 8;
+                let at = sample.payload().as_ptr().cast();
                 // SAFETY: the received slice, that many bytes, not written while we hold the sample.
-                let sum = unsafe { touch::sum(sample.payload().as_ptr().cast(), len) };
-                ensure!(
-                    sum == touch::expected(len, stamp),
-                    "bytes of message {stamp} changed"
-                );
-                stamp
+                unsafe { touch::check(at, self.words * 8)? }
             }
         };
         Ok((sample, stamp))

@@ -8,7 +8,7 @@ use iceoryx2::port::server::Server;
 use iceoryx2::port::update_connections::UpdateConnections;
 use iceoryx2::prelude::{AllocationStrategy, Node};
 
-use super::{Events, Iceoryx2, Service, node, text};
+use super::{Events, Service, node, text};
 use crate::case::{Case, Touch};
 use crate::party::Party;
 use crate::peer::{Peer, Role};
@@ -37,10 +37,6 @@ impl Peer for Served {
 
     fn refuses(case: &Case) -> Option<String> {
         (case.touch != Touch::Word).then(|| "it carries its stamp in the first word".to_owned())
-    }
-
-    fn clean(run: u64) {
-        Iceoryx2::clean(run);
     }
 
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {

@@ -3,16 +3,12 @@
 //! The manager is a thread of process 0, on its core, and asleep while we measure.
 
 mod alloc;
-mod collect;
-mod inline;
 pub mod join;
 pub mod moved;
 mod service;
 pub use join::shape_of;
 
 pub use alloc::Zones;
-pub use collect::Turns;
-pub use inline::Inlined;
 pub use moved::Moved;
 pub use service::Served;
 
@@ -111,12 +107,7 @@ impl Ops for Tranship {
                 ensure!(held.len() == self.payload, "{} bytes", held.len());
                 // SAFETY: `payload` bytes, aligned to a cache line; the writer is this program and
                 // leaves a sent buffer alone until it is released.
-                let sum = unsafe { touch::sum(held.view().as_ptr(), self.payload) };
-                ensure!(
-                    sum == touch::expected(self.payload, word),
-                    "bytes of message {word} changed"
-                );
-                word
+                unsafe { touch::check(held.view().as_ptr(), self.payload)? }
             }
         };
         Ok((held, stamp))

@@ -36,7 +36,8 @@ const CLIENTS: [&str; 2] = ["drop", "copy"];
 const LARGEST: usize = 2048;
 /// Bytes of the hot set.
 const HOT: usize = 1 << 20;
-/// Bytes of the cold set with `--quick`, at most.
+/// Bytes of the cold set, and with `--quick`.
+const COLD: usize = 512 << 20;
 const QUICK: usize = 8 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -54,9 +55,6 @@ pub struct Cache {
     /// Requests under way on each connection.
     #[arg(long, value_delimiter = ',', default_values = ["1", "8"])]
     depth: Vec<usize>,
-    /// Size of the cold set, MiB.
-    #[arg(long, default_value_t = 512)]
-    set_mib: usize,
 }
 
 /// Servers that hold the same values.
@@ -91,8 +89,8 @@ impl Bench for Cache {
                     "hot" => HOT,
                     "udp" | "connect" if common.is_quick() => PAPERS / 20 * value,
                     "udp" | "connect" => PAPERS * value,
-                    _ if common.is_quick() => QUICK.min(self.set_mib << 20),
-                    _ => self.set_mib << 20,
+                    _ if common.is_quick() => QUICK,
+                    _ => COLD,
                 };
                 if mode == "udp" && value > LARGEST {
                     continue;
@@ -207,10 +205,8 @@ impl Rig {
                         copies: *client == "copy",
                         ..self.load(common, served, carrier)
                     };
-                    let key = Key {
-                        depth: Some(depth),
-                        ..Key::of(mode).op(client).payload(self.value)
-                    };
+                    let key = Key::of(mode).op(client).payload(self.value);
+                    let key = key.with("depth", depth);
                     let core = self.client_core;
                     Cell::of(system, key, move |number| {
                         let rows = party::each(number, &[core], |_, _| run(load))?;
@@ -237,7 +233,7 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
                     "{} {}, {} under way, {}, over {}: {}",
                     key.mode,
                     bytes(key.payload_bytes.unwrap_or(0)),
-                    key.depth.unwrap_or(1),
+                    key.counts.get("depth").unwrap_or(&1),
                     key.op,
                     other.system,
                     ratio.text()
