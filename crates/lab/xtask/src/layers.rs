@@ -6,67 +6,27 @@ use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
 
-/// The folders of `crates/`, lowest first. In a folder an arrow points only to a crate that is listed earlier.
-const HOUSE: &[Folder] = &[
-    Folder::new(
-        "base",
-        0,
-        &["sys", "sync", "error", "region", "ring", "ledger", "zone"],
-    ),
-    Folder::new(
+/// The folders of `crates/`, lowest first: name, floor, crates. In a folder an arrow points only to a crate that is listed
+/// earlier. Crates of folders on the same floor do not know each other; their tests may.
+const HOUSE: [Folder; 11] = [
+    ("base", 0, "sys sync error region ring ledger zone"),
+    (
         "core",
         1,
-        &[
-            "proto",
-            "policy",
-            "manager",
-            "session",
-            "core",
-            "readers",
-            "topic",
-            "queue",
-            "sandbox",
-            "service",
-            "typed-derive",
-            "typed",
-            "component",
-        ],
+        "proto policy manager session core readers topic queue sandbox service typed-derive typed component",
     ),
-    Folder::new("items", 1, &["items"]),
-    Folder::new("net", 2, &["transport", "channel"]),
-    Folder::new("packets", 2, &["mbuf", "netpath"]),
-    Folder::new("values", 2, &["zcopy", "zcopy-preload", "cache", "store"]),
-    Folder::new("block", 2, &["block"]),
-    Folder::new("heap", 2, &["malloc", "preload"]),
-    Folder::new(
-        "faces",
-        3,
-        &["tranship", "observe", "run", "cli", "capi", "py"],
-    ),
-    Folder::new("apps", 4, &["web", "thumbnails", "panorama"]),
-    Folder::new(
-        "lab",
-        5,
-        &["tso", "testkit", "model", "bench", "experiments", "xtask"],
-    ),
+    ("items", 1, "items"),
+    ("net", 2, "transport channel"),
+    ("packets", 2, "mbuf netpath"),
+    ("values", 2, "zcopy zcopy-preload cache store"),
+    ("block", 2, "block"),
+    ("heap", 2, "malloc preload"),
+    ("faces", 3, "tranship observe run cli capi py"),
+    ("apps", 4, "web thumbnails panorama"),
+    ("lab", 5, "tso testkit model bench experiments xtask"),
 ];
 
-/// One folder. Crates of folders on the same floor do not know each other; their tests may.
-struct Folder {
-    name: &'static str,
-    floor: usize,
-    crates: &'static [&'static str],
-}
-
-impl Folder {
-    const fn new(name: &'static str, floor: usize, crates: &'static [&'static str]) -> Folder {
-        Folder {
-            name,
-            floor,
-            crates,
-        }
-    }
-}
+type Folder = (&'static str, usize, &'static str);
 
 /// Crates that any crate's tests may use (a dev-dependency only), and its models (under `--cfg loom` only).
 const FOR_TESTS: &[&str] = &["model", "testkit", "tso"];
@@ -95,13 +55,7 @@ struct Dependency {
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--no-deps",
-            "--offline",
-        ])
+        .args("metadata --format-version 1 --no-deps --offline".split(' '))
         .current_dir(root)
         .output()
         .context("running cargo metadata")?;
@@ -140,20 +94,18 @@ fn judge(metadata: &Metadata) -> Findings {
                 dep.kind.as_deref() == Some("dev") || dep.target.as_deref() == Some("cfg(loom)");
             let to = Rank::of(&dep.name);
             let fine = to.as_ref().is_some_and(|to| {
-                to.name() == from.name()
+                to.name == from.name
                     || from.may_use(to)
-                    || (in_tests
-                        && to.folder.floor == from.folder.floor
-                        && to.folder.name != from.folder.name)
-                    || (in_tests && FOR_TESTS.contains(&to.name()))
+                    || (in_tests && to.floor == from.floor && to.folder != from.folder)
+                    || (in_tests && FOR_TESTS.contains(&to.name))
             });
             if !fine {
                 findings.error(format!(
                     "{} must not depend on {}: arrows point only downward ({} to {})",
                     package.name,
                     dep.name,
-                    from.folder.name,
-                    to.map_or("no folder", |to| to.folder.name)
+                    from.folder,
+                    to.map_or("no folder", |to| to.folder)
                 ));
             }
         }
@@ -161,42 +113,47 @@ fn judge(metadata: &Metadata) -> Findings {
     findings
 }
 
-/// Place of a crate: its folder, and its number in there.
+/// Place of a crate: its folder, that folder's floor, and its number in there.
 struct Rank {
-    folder: &'static Folder,
+    folder: &'static str,
+    floor: usize,
     at: usize,
+    name: &'static str,
 }
 
 impl Rank {
     fn of(package: &str) -> Option<Rank> {
-        let name = match package.strip_prefix("tranship-") {
+        let wanted = match package.strip_prefix("tranship-") {
             // By its program.
             Some("lab") => "experiments",
             name => name.unwrap_or(package),
         };
-        HOUSE.iter().find_map(|folder| {
-            let at = folder.crates.iter().position(|known| *known == name)?;
-            Some(Rank { folder, at })
+        HOUSE.into_iter().find_map(|(folder, floor, crates)| {
+            let mut all = crates.split(' ').enumerate();
+            let (at, name) = all.find(|(_, known)| *known == wanted)?;
+            Some(Rank {
+                folder,
+                floor,
+                at,
+                name,
+            })
         })
     }
 
-    fn name(&self) -> &'static str {
-        self.folder.crates[self.at]
-    }
-
     fn may_use(&self, other: &Rank) -> bool {
-        match self.folder.name == other.folder.name {
+        match self.folder == other.folder {
             true => other.at < self.at,
-            false => other.folder.floor < self.folder.floor,
+            false => other.floor < self.floor,
         }
     }
 
     /// Returns the end of its manifest's path.
     fn manifest(&self) -> String {
-        match self.folder.crates.len() {
-            _ if self.folder.name == "apps" => format!("apps/{}/Cargo.toml", self.name()),
-            1 => format!("crates/{}/Cargo.toml", self.name()),
-            _ => format!("crates/{}/{}/Cargo.toml", self.folder.name, self.name()),
+        let Rank { folder, name, .. } = self;
+        match *folder {
+            "apps" => format!("apps/{name}/Cargo.toml"),
+            _ if folder == name => format!("crates/{name}/Cargo.toml"),
+            _ => format!("crates/{folder}/{name}/Cargo.toml"),
         }
     }
 }

@@ -98,17 +98,10 @@ fn document(root: &Path) -> Result<PathBuf> {
     {
         command.env_remove(name);
     }
-    let arguments = [
-        "doc",
-        "--quiet",
-        "--package",
-        "tranship",
-        "--no-deps",
-        "--all-features",
-    ];
-    let done = command.args(arguments).current_dir(root);
+    let arguments = "doc --quiet --package tranship --no-deps --all-features";
+    let done = command.args(arguments.split(' ')).current_dir(root);
     if !done.status().context("cargo doc")?.success() {
-        bail!("`cargo {}` failed", arguments.join(" "));
+        bail!("`cargo {arguments}` failed");
     }
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);

@@ -12,7 +12,7 @@ struct Limit {
     package: &'static str,
     features: &'static [&'static str],
     crates: usize,
-    without: &'static [&'static str],
+    without: &'static str,
 }
 
 /// Limits a little above the numbers of 2026-11-29: 29, 86 and 174.
@@ -22,37 +22,20 @@ const LIMITS: [Limit; 3] = [
         package: "tranship",
         features: &[],
         crates: 32,
-        without: &[
-            "clap",
-            "ring",
-            "rustls",
-            "toml",
-            "tranship-manager",
-            "tranship-policy",
-            "tranship-transport",
-            "tranship-zcopy",
-        ],
+        without: "clap ring rustls toml tranship-manager tranship-policy tranship-transport tranship-zcopy",
     },
     // A user that installs the bare program builds nothing of the parts that were left out.
     Limit {
         package: "tranship-cli",
         features: &["--no-default-features"],
         crates: 92,
-        without: &[
-            "lz4_flex",
-            "ratatui",
-            "ring",
-            "rustls",
-            "tranship-block",
-            "tranship-cache",
-            "tranship-transport",
-        ],
+        without: "lz4_flex ratatui ring rustls tranship-block tranship-cache tranship-transport",
     },
     Limit {
         package: "tranship-cli",
         features: &[],
         crates: 184,
-        without: &["tranship-lab"],
+        without: "tranship-lab",
     },
 ];
 
@@ -78,14 +61,7 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
 fn tree(root: &Path, limit: &Limit) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "tree",
-            "--offline",
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-        ])
+        .args("tree --offline --edges normal,build --prefix none".split(' '))
         .args(["--package", limit.package])
         .args(limit.features)
         .current_dir(root)
@@ -108,7 +84,7 @@ fn judge_crates(limit: &Limit, tree: &str, findings: &mut Findings) {
         ));
     }
     for (name, version) in &crates {
-        if limit.without.contains(name) {
+        if limit.without.split(' ').any(|one| one == *name) {
             findings.error(format!(
                 "{what} is built with {name} {version}, which is for a feature that it has not"
             ));
@@ -139,7 +115,7 @@ mod tests {
         package: "p",
         features: &["--no-default-features"],
         crates: 2,
-        without: &["rustls"],
+        without: "rustls",
     };
 
     fn errors(tree: &str) -> Vec<String> {

@@ -1,95 +1,13 @@
 //! Manual pages, one a file of the source, out of the comments that the header has.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 pub(super) const CRATE: &str = "crates/faces/capi";
 
-/// A page: its name, the files of the source whose functions it has, its subject.
-const PAGES: &[(&str, &[&str], &str)] = &[
-    ("tranship_admin", &["admin/mod"], "an operator's questions"),
-    (
-        "tranship_buf",
-        &["buf", "aggregate"],
-        "buffers and messages",
-    ),
-    (
-        "tranship_component",
-        &["component/mod"],
-        "a process of a program of isolated components",
-    ),
-    (
-        "tranship_domain",
-        &["domain"],
-        "a process's membership with a manager",
-    ),
-    ("tranship_error", &["status"], "what went wrong"),
-    (
-        "tranship_mbuf",
-        &[
-            "mbuf/alloc",
-            "mbuf/look",
-            "mbuf/shape",
-            "mbuf/copy",
-            "mbuf/store",
-            "mbuf/tag",
-            "mbuf/cross",
-            "mbuf/header",
-            "mbuf/queue",
-            "mbuf/uio",
-        ],
-        "network buffers",
-    ),
-    ("tranship_inbox", &["inbox"], "buffers by their ids alone"),
-    (
-        "tranship_listener",
-        &["listener"],
-        "names, and opening channels",
-    ),
-    (
-        "tranship_poll",
-        &["poll"],
-        "waiting for many things at once",
-    ),
-    ("tranship_pool", &["pool"], "memory"),
-    (
-        "tranship_queue",
-        &["queue/mod"],
-        "many producers, many consumers, each item taken by one",
-    ),
-    (
-        "tranship_receiver",
-        &["receiver"],
-        "the receiving end of a channel",
-    ),
-    (
-        "tranship_sender",
-        &["sender"],
-        "the sending end of a channel",
-    ),
-    ("tranship_service", &["service/mod"], "requests and answers"),
-    (
-        "tranship_topic",
-        &["topic/mod"],
-        "one publisher's messages to any number of subscribers",
-    ),
-    ("tranship_uma", &["uma/zone"], "zones of items"),
-];
-
-/// Returns the header that declares a page's functions.
-fn include(page: &str) -> &'static str {
-    match page {
-        "tranship_admin" => "tranship/admin.h",
-        "tranship_component" => "tranship/component.h",
-        "tranship_mbuf" => "tranship/mbuf.h",
-        "tranship_queue" => "tranship/queue.h",
-        "tranship_service" => "tranship/service.h",
-        "tranship_topic" => "tranship/topic.h",
-        "tranship_uma" => "tranship/uma.h",
-        _ => "tranship.h",
-    }
-}
+/// Pages, a line each: the name, the header, the files of the source whose functions it has, the subject.
+const PAGES: &str = include_str!("pages.txt");
 
 /// A function of the header.
 struct Function {
@@ -102,9 +20,13 @@ pub(super) fn all(root: &Path, header: &str) -> Result<Vec<(PathBuf, String)>> {
     let declared = declarations(header);
     let mut pages = Vec::new();
     let mut index = String::new();
-    for (name, files, about) in PAGES {
+    for line in PAGES.lines() {
+        let parts: Vec<&str> = line.split(" | ").collect();
+        let [name, include, files, about] = parts[..] else {
+            bail!("a page is four parts, not {line:?}");
+        };
         let mut source = String::new();
-        for file in *files {
+        for file in files.split(' ') {
             let path = root.join(CRATE).join("src").join(format!("{file}.rs"));
             source +=
                 &std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -113,7 +35,7 @@ pub(super) fn all(root: &Path, header: &str) -> Result<Vec<(PathBuf, String)>> {
         let functions: Vec<&Function> = declared.iter().filter(here).collect();
         pages.push((
             PathBuf::from(format!("{CRATE}/man/{name}.3")),
-            page(name, about, &functions),
+            page(name, include, about, &functions),
         ));
         let _ = writeln!(index, ".TP\n.BR {name} (3)\n{about}: {}", list(&functions));
     }
@@ -127,12 +49,11 @@ fn list(functions: &[&Function]) -> String {
     names.join(", ")
 }
 
-fn page(name: &str, about: &str, functions: &[&Function]) -> String {
+fn page(name: &str, include: &str, about: &str, functions: &[&Function]) -> String {
     let mut page = format!(
-        ".\\\" Made from the source by `cargo run -p xtask -- header write`.\n.TH {} 3 \"\" tranship \"Library Functions Manual\"\n.SH NAME\n{} \\- {about}\n.SH LIBRARY\n.RI \"tranship (\" libtranship \", \" \\-ltranship )\n.SH SYNOPSIS\n.nf\n.B #include <{}>\n.PP\n",
+        ".\\\" Made from the source by `cargo run -p xtask -- header write`.\n.TH {} 3 \"\" tranship \"Library Functions Manual\"\n.SH NAME\n{} \\- {about}\n.SH LIBRARY\n.RI \"tranship (\" libtranship \", \" \\-ltranship )\n.SH SYNOPSIS\n.nf\n.B #include <{include}>\n.PP\n",
         name.to_uppercase(),
         list(functions),
-        include(name),
     );
     for function in functions {
         let _ = writeln!(page, "{}\n", escaped(&function.prototype));
