@@ -6,12 +6,11 @@
 //! ```
 
 use crate::args::{ExperimentArgs, Figure};
-use crate::bar::Bar;
 use crate::machine::Machine;
 use crate::orderings::{self, Ordering};
 use crate::played::Played;
 use crate::sim;
-use crate::{figure7, figure9, plan, real, report};
+use crate::{figure7, figure9, output, plan, real, report};
 use anyhow::{Result, bail};
 use tranship_policy::Config;
 
@@ -38,14 +37,13 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
         return figure9::run(args);
     }
     let machine = Machine::now();
-    let mut bar = Bar::new(args.json);
     let mut all: Vec<Played> = Vec::new();
     let settings = match args.simulated {
         true => settings,
         false => plan::after_unlimited(settings),
     };
     for (number, mut setting) in settings.iter().cloned().enumerate() {
-        bar.stage(&setting.name, number, settings.len());
+        output::stage(args.json, &setting.name, number, settings.len());
         // How many pages the programs use when nothing is short depends on the machine.
         if let Some(first) = all.first().filter(|_| !args.simulated) {
             setting.limit_pages = plan::limit(Played::most_granted(first));
@@ -57,10 +55,9 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
                 let run = sim::run(&scenario, &Config::of(&setting.policy))?;
                 Played::new(setting, run, None)
             }
-            false => real::play(args.figure, setting, args.scale, &mut bar)?,
+            false => real::play(args.figure, setting, args.scale)?,
         });
     }
-    bar.clear();
     let orderings = orderings::of(args.figure, &all);
     report::write(args, &machine, &all, &orderings)?;
     Ok(orderings.iter().all(Ordering::held))

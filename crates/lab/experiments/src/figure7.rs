@@ -1,7 +1,6 @@
 //! Figure 7: what a page costs, collections included, by the pool's size and by how many domains it is sent to.
 
 use crate::args::{ExperimentArgs, PartRole};
-use crate::bar::Bar;
 use crate::lines::{Cost, SMALL};
 use crate::machine::Machine;
 use crate::orderings::{Ordering, percent};
@@ -26,13 +25,11 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // bounded by what a scale may be
     let operations = (OPERATIONS * args.scale) as u64;
-    let mut bar = Bar::new(args.json);
     let mut all: Vec<Cost> = Vec::new();
     for (number, readers) in READERS.into_iter().enumerate() {
-        bar.stage(&readers_text(readers), number, READERS.len());
-        all.extend(measure(readers, operations, &mut bar)?);
+        output::stage(args.json, &readers_text(readers), number, READERS.len());
+        all.extend(measure(readers, operations)?);
     }
-    bar.clear();
     let orderings = orderings(&all);
     let about = format!(
         "cbuf-fig7: real processes, {operations} allocations for each point (scale {}); a page is {}",
@@ -60,7 +57,7 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
     Ok(held)
 }
 
-fn measure(readers: u32, operations: u64, bar: &mut Bar) -> Result<Vec<Cost>> {
+fn measure(readers: u32, operations: u64) -> Result<Vec<Cost>> {
     let domain = Domain::builder().name("experiment");
     let domain = domain.embedded().context("starting a manager")?;
     let socket = domain.socket_path().context("the manager's socket")?;
@@ -68,14 +65,9 @@ fn measure(readers: u32, operations: u64, bar: &mut Bar) -> Result<Vec<Cost>> {
         .map(|number| Process::<Cost>::start(PartRole::Reader, number, 0, &socket))
         .collect::<Result<Vec<_>>>()?;
     let writer = Process::start(PartRole::Writer, readers, operations, &socket)?;
-    let mut all = Vec::new();
-    while all.len() < SIZES {
-        all.push(writer.next(PATIENCE)?);
-        #[allow(clippy::cast_precision_loss)] // few
-        bar.at(all.len() as f64 / SIZES as f64);
-    }
+    let all = (0..SIZES).map(|_| writer.next(PATIENCE)).collect();
     drop((writer, others));
-    Ok(all)
+    all
 }
 
 fn of(all: &[Cost], readers: u32) -> Vec<&Cost> {

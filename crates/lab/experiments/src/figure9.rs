@@ -4,7 +4,6 @@
 //! server's processes took together.
 
 use crate::args::ExperimentArgs;
-use crate::bar::Bar;
 use crate::machine::{Machine, cores};
 use crate::orderings::{Ordering, percent};
 use crate::output::{self, Table};
@@ -80,20 +79,16 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
         QUICK.. => FEW_ROUNDS,
         _ => 1,
     };
-    let mut bar = Bar::new(args.json);
     let mut seen: Vec<Vec<Point>> = vec![Vec::new(); cases.len()];
     for round in 0..rounds {
-        bar.stage("throughput", round, rounds);
-        for (number, (case, seen)) in cases.iter().zip(&mut seen).enumerate() {
+        output::stage(args.json, "throughput", round, rounds);
+        for (case, seen) in cases.iter().zip(&mut seen) {
             let server = servers.iter().find(|(system, _)| *system == case.system);
             if let Some((_, server)) = server {
                 seen.push(measure(case, server, RUN.mul_f64(args.scale), client_core)?);
             }
-            #[allow(clippy::cast_precision_loss)] // few
-            bar.at(number as f64 / cases.len() as f64);
         }
     }
-    bar.clear();
     let points: Vec<Point> = seen.iter().filter_map(|rounds| median(rounds)).collect();
     let orderings = orderings(&points, machine.debug_build);
     let held = orderings.iter().all(Ordering::held);

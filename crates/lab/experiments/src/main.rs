@@ -5,7 +5,6 @@
 #![deny(unsafe_code)]
 
 mod args;
-mod bar;
 mod experiment;
 mod figure7;
 mod figure9;

@@ -2,6 +2,14 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use std::io::IsTerminal as _;
+
+/// Tells a person at a terminal which stage begins, and how many there are.
+pub(crate) fn stage(is_quiet: bool, name: &str, number: usize, of: usize) {
+    if !is_quiet && std::io::stderr().is_terminal() {
+        eprintln!("{} of {of}: {name}", number + 1);
+    }
+}
 
 /// Writes one JSON value and a line break.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {

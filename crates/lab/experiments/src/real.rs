@@ -2,7 +2,6 @@
 //! client on another one.
 
 use crate::args::{Figure, PartRole};
-use crate::bar::Bar;
 use crate::lines::Progress;
 use crate::machine::cores;
 use crate::plan::{CALLERS, COMPONENTS, CONNECTIONS, OVER, PAGE, POOL, Setting};
@@ -37,7 +36,7 @@ struct Look {
     figures: Vec<PoolFigures>,
 }
 
-pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar) -> Result<Played> {
+pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64) -> Result<Played> {
     let period = PERIOD.mul_f64(scale).max(SHORTEST);
     let limit_bytes = setting.limit_pages * PAGE;
     let (core, client_core) = cores();
@@ -101,7 +100,6 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
             std::thread::sleep(TOLD.min(left));
         }
         let at_ms = scaled(due);
-        bar.at(real(at_ms) / real(OVER));
         let now = look(&domain)?;
         for program in &mut programs {
             // Of one that says nothing what it said before goes on to hold.
