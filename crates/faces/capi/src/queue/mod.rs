@@ -8,7 +8,8 @@ use crate::open::closed;
 use crate::options::{Grows, flag, grown, no_more, own_pool, set, typed};
 use crate::payload::{sent, within};
 use crate::status::{Error, Status, border, making, quietly};
-use facade::queue::{self, Enqueue, Queues as _, WhenLost};
+use facade::queue::{self, ConsumerOptions as Consuming, QueueOptions as Producing};
+use facade::queue::{Enqueue, Queues as _, WhenLost};
 use facade::{Message, SendError};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -86,49 +87,30 @@ unsafe impl Grows for ConsumerOptions {
 }
 
 impl QueueOptions {
-    fn queue(self, name: &str) -> Result<queue::QueueOptions, facade::Error> {
+    fn queue(self, name: &str) -> Result<Producing, facade::Error> {
         no_more("flags", self.flags, QUEUE_REPORT_LOST | QUEUE_EXCLUSIVE)?;
         no_more("reserved", self.reserved, 0)?;
         let has = |flag| self.flags & flag != 0;
-        let options = queue::QueueOptions::new().pool(own_pool(name, self.max_bytes, self.slots));
-        let mut options = typed(
-            options,
-            self.message_type,
-            queue::QueueOptions::message_type,
-        )?;
-        options = set(options, self.pieces, queue::QueueOptions::pieces);
-        options = set(options, self.depth, queue::QueueOptions::depth);
-        options = set(options, self.keep, queue::QueueOptions::keep);
-        options = flag(options, has(QUEUE_REPORT_LOST), |options| {
-            options.when_lost(WhenLost::Report)
-        });
-        Ok(flag(
-            options,
-            has(QUEUE_EXCLUSIVE),
-            queue::QueueOptions::exclusive,
-        ))
+        let options = Producing::new().pool(own_pool(name, self.max_bytes, self.slots));
+        let options = typed(options, self.message_type, Producing::message_type)?;
+        let options = set(options, self.pieces, Producing::pieces);
+        let options = set(options, self.depth, Producing::depth);
+        let options = set(options, self.keep, Producing::keep);
+        let reports = |options: Producing| options.when_lost(WhenLost::Report);
+        let options = flag(options, has(QUEUE_REPORT_LOST), reports);
+        Ok(flag(options, has(QUEUE_EXCLUSIVE), Producing::exclusive))
     }
 }
 
 impl ConsumerOptions {
-    fn consumer(self) -> Result<queue::ConsumerOptions, facade::Error> {
+    fn consumer(self) -> Result<Consuming, facade::Error> {
         no_more("flags", self.flags, CONSUMER_AUTO_ACK)?;
-        let options = queue::ConsumerOptions::new().wait(wait(self.wait, self.spins)?);
-        let options = typed(
-            options,
-            self.message_type,
-            queue::ConsumerOptions::message_type,
-        )?;
-        let options = set(
-            options,
-            self.unacknowledged as usize,
-            queue::ConsumerOptions::unacknowledged,
-        );
-        Ok(flag(
-            options,
-            self.flags & CONSUMER_AUTO_ACK != 0,
-            queue::ConsumerOptions::auto_ack,
-        ))
+        let options = Consuming::new().wait(wait(self.wait, self.spins)?);
+        let options = typed(options, self.message_type, Consuming::message_type)?;
+        let open = self.unacknowledged as usize;
+        let options = set(options, open, Consuming::unacknowledged);
+        let acks = self.flags & CONSUMER_AUTO_ACK != 0;
+        Ok(flag(options, acks, Consuming::auto_ack))
     }
 }
 

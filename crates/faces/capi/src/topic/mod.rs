@@ -8,7 +8,8 @@ use crate::open::closed;
 use crate::options::{Grows, flag, grown, no_more, own_pool, set, typed};
 use crate::payload::{sent, within};
 use crate::status::{Error, Status, border, making, quietly};
-use facade::topic::{self, Topics as _, WhenBehind};
+use facade::topic::{self, SubscriberOptions as Subscribing, TopicOptions as Publishing};
+use facade::topic::{Topics as _, WhenBehind};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
@@ -95,59 +96,39 @@ unsafe impl Grows for SubscriberOptions {
 }
 
 impl TopicOptions {
-    fn topic(self, name: &str) -> Result<topic::TopicOptions, facade::Error> {
+    fn topic(self, name: &str) -> Result<Publishing, facade::Error> {
         no_more("flags", self.flags, TOPIC_SHARED)?;
         no_more("reserved", self.reserved, 0)?;
-        let options = topic::TopicOptions::new()
-            .history(self.history)
-            .when_behind(match self.when_behind {
-                BEHIND_OVERWRITE => WhenBehind::Overwrite,
-                BEHIND_DROP_NEW => WhenBehind::DropNew,
-                BEHIND_WAIT => WhenBehind::Wait(limit(self.wait_ns)),
-                other => return Err(wrong(format!("when_behind is {other}: 0 to 2"))),
-            })
-            .pool(own_pool(name, self.max_bytes, self.slots));
-        let mut options = typed(
-            options,
-            self.message_type,
-            topic::TopicOptions::message_type,
-        )?;
-        options = set(options, self.depth, topic::TopicOptions::depth);
-        options = set(options, self.keep, topic::TopicOptions::keep);
-        options = set(options, self.pieces, topic::TopicOptions::pieces);
-        Ok(flag(
-            options,
-            self.flags & TOPIC_SHARED != 0,
-            topic::TopicOptions::shared,
-        ))
+        let when_behind = match self.when_behind {
+            BEHIND_OVERWRITE => WhenBehind::Overwrite,
+            BEHIND_DROP_NEW => WhenBehind::DropNew,
+            BEHIND_WAIT => WhenBehind::Wait(limit(self.wait_ns)),
+            other => return Err(wrong(format!("when_behind is {other}: 0 to 2"))),
+        };
+        let options = Publishing::new().history(self.history);
+        let options = options.when_behind(when_behind);
+        let options = options.pool(own_pool(name, self.max_bytes, self.slots));
+        let options = typed(options, self.message_type, Publishing::message_type)?;
+        let options = set(options, self.depth, Publishing::depth);
+        let options = set(options, self.keep, Publishing::keep);
+        let options = set(options, self.pieces, Publishing::pieces);
+        let is_shared = self.flags & TOPIC_SHARED != 0;
+        Ok(flag(options, is_shared, Publishing::shared))
     }
 }
 
 impl SubscriberOptions {
-    fn subscriber(self) -> Result<topic::SubscriberOptions, facade::Error> {
+    fn subscriber(self) -> Result<Subscribing, facade::Error> {
         let known = SUBSCRIBER_RELIABLE | SUBSCRIBER_LATEST | SUBSCRIBER_NO_HISTORY;
         no_more("flags", self.flags, known)?;
         let has = |flag| self.flags & flag != 0;
-        let options = topic::SubscriberOptions::new().wait(wait(self.wait, self.spins)?);
-        let mut options = typed(
-            options,
-            self.message_type,
-            topic::SubscriberOptions::message_type,
-        )?;
-        options = set(options, self.history, topic::SubscriberOptions::history);
-        options = flag(options, has(SUBSCRIBER_NO_HISTORY), |options| {
-            options.history(0)
-        });
-        options = flag(
-            options,
-            has(SUBSCRIBER_RELIABLE),
-            topic::SubscriberOptions::reliable,
-        );
-        Ok(flag(
-            options,
-            has(SUBSCRIBER_LATEST),
-            topic::SubscriberOptions::latest,
-        ))
+        let options = Subscribing::new().wait(wait(self.wait, self.spins)?);
+        let options = typed(options, self.message_type, Subscribing::message_type)?;
+        let options = set(options, self.history, Subscribing::history);
+        let forgets = |options: Subscribing| options.history(0);
+        let options = flag(options, has(SUBSCRIBER_NO_HISTORY), forgets);
+        let options = flag(options, has(SUBSCRIBER_RELIABLE), Subscribing::reliable);
+        Ok(flag(options, has(SUBSCRIBER_LATEST), Subscribing::latest))
     }
 }
 
