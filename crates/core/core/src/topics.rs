@@ -30,7 +30,7 @@ use tranship_sys::time::monotonic_ns;
 
 pub use crate::buffer::Reference as Named;
 pub use crate::domain::{Gone, Tended};
-pub use crate::link::{Due, Polled, Taken};
+pub use crate::link::{Bell, Due, Polled, Taken};
 pub use holds::Holds;
 pub use readers::Readers;
 pub use sleep::{AwaitedReaders, Sleep};

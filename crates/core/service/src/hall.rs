@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tranship_core::error::TypeMismatch;
+use tranship_core::topics::Bell;
 use tranship_core::{
     DomainId, Error, ErrorKind, Listener, Message, PollItem, Receiver, Sender, Status, Wait, poll,
     topics,
@@ -451,12 +452,11 @@ impl Hall {
                 .map(|c| PollItem::receiver(&mut c.requests)),
         );
         let bell = self.options.bell.as_deref();
-        items.extend(bell.map(PollItem::readable));
+        items.extend(bell.map(PollItem::bell));
         poll(&mut items, Some(limit))?;
-        let mut count = [0; 8];
-        match bell.map(|bell| rustix::io::read(bell, &mut count)) {
-            Some(Ok(_)) => Err(ErrorKind::TimedOut.into()),
-            _ => Ok(()),
+        match bell.is_some_and(Bell::take) {
+            true => Err(ErrorKind::TimedOut.into()),
+            false => Ok(()),
         }
     }
 

@@ -1,9 +1,9 @@
 //! How a service, or a client of one, is made; how a call is.
 
 use crate::word::{Ask, MOST_METHOD};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tranship_core::topics::Bell;
 use tranship_core::{ChannelOptions, PoolOptions, Wait, setters};
 
 /// A service, or a client of one, to be made. Each side has options of its own.
@@ -15,7 +15,7 @@ pub struct ServiceOptions {
     pub(crate) clients_per_user: usize,
     pub(crate) patience: Duration,
     pub(crate) shared: bool,
-    pub(crate) bell: Option<Arc<OwnedFd>>,
+    pub(crate) bell: Option<Arc<Bell>>,
     pub(crate) pool: Option<PoolOptions>,
     arrivals: Option<PoolOptions>,
     types: [Option<String>; 2],
@@ -69,10 +69,11 @@ impl ServiceOptions {
     }
 
     setters! {
-        /// A non-blocking eventfd that ends a worker's wait: when it is written, the worker that sleeps in
-        /// [`Service::recv_timeout`](crate::Service::recv_timeout) reads it and fails with `TimedOut`. For programs
-        /// that wait for a request and for something else at once.
-        bell(eventfd: Arc<OwnedFd>) => bell = Some(eventfd);
+        /// A bell that ends a worker's wait: the worker that sleeps in
+        /// [`Service::recv_timeout`](crate::Service::recv_timeout) takes it and fails with `TimedOut`. For the crate `store`, which
+        /// waits for a request and for something else at once.
+        #[doc(hidden)]
+        bell(bell: Arc<Bell>) => bell = Some(bell);
 
         /// The shape of the pool from which this side allocates what it sends: [`Client::alloc`](crate::Client::alloc),
         /// [`Request::alloc`](crate::Request::alloc). Default: that of a channel's own pool ([`ChannelOptions::pool`]).

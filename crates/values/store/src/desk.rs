@@ -1,10 +1,9 @@
 //! The desk: which thread of the home answers clients. One at a time does: a caller of the process that waits anyway, or the store's own thread.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_core::Error;
-use tranship_core::error::system;
+use tranship_core::topics::Bell;
 
 /// How long the store's own thread leaves the desk to callers that come again at once.
 const GRACE: Duration = Duration::from_micros(300);
@@ -13,16 +12,20 @@ const GRACE: Duration = Duration::from_micros(300);
 #[derive(Debug)]
 pub(crate) struct Desk {
     state: Mutex<State>,
+    /// For callers that wait beside the desk.
     changed: Condvar,
+    /// For the store's own thread.
+    own: Condvar,
     /// Ends the sleep of the thread at the desk.
-    bell: Arc<OwnedFd>,
+    bell: Arc<Bell>,
 }
 
 #[derive(Debug)]
 struct State {
     taken: Option<By>,
-    /// Callers of this process that wait.
+    /// Callers of this process that wait, and those of them that wait beside the desk.
     visitors: u32,
+    beside: u32,
     /// When a caller last left the desk.
     left: Instant,
     /// Whether the store's own thread wakes by itself soon.
@@ -48,22 +51,22 @@ pub(crate) enum Seat {
 
 impl Desk {
     pub(crate) fn new() -> Result<Desk, Error> {
-        use rustix::event::{EventfdFlags, eventfd};
-        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         Ok(Desk {
             state: Mutex::new(State {
                 taken: None,
                 visitors: 0,
+                beside: 0,
                 left: Instant::now(),
                 wakes_soon: false,
                 closed: false,
             }),
             changed: Condvar::new(),
-            bell: Arc::new(bell.map_err(|errno| system("eventfd")(errno.into()))?),
+            own: Condvar::new(),
+            bell: Arc::new(Bell::new()?),
         })
     }
 
-    pub(crate) fn bell(&self) -> Arc<OwnedFd> {
+    pub(crate) fn bell(&self) -> Arc<Bell> {
         Arc::clone(&self.bell)
     }
 
@@ -71,23 +74,18 @@ impl Desk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, time);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn ring_bell(&self) {
-        // It fails only when it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-    }
-
     /// Tells the callers that an answer is there, also the one that sleeps at the desk.
     pub(crate) fn ring(&self) {
         let state = self.lock();
         if state.taken == Some(By::Visitor) {
-            self.ring_bell();
+            self.bell.ring();
         }
-        if state.visitors > 0 {
+        self.tell(&state);
+    }
+
+    /// Wakes the callers that wait beside the desk.
+    fn tell(&self, state: &State) {
+        if state.beside > 0 {
             self.changed.notify_all();
         }
     }
@@ -100,8 +98,8 @@ impl Desk {
     /// Sends the store's own thread home.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.ring_bell();
-        self.changed.notify_all();
+        self.bell.ring();
+        self.own.notify_all();
     }
 
     /// Waits until no caller is at the desk, and gives it to the store's own thread. `false`: the store is closed.
@@ -116,13 +114,13 @@ impl Desk {
                 }
                 (None, 0) => {
                     state.wakes_soon = true;
-                    self.wait(state, grace)
+                    wait(&self.own, state, grace)
                 }
                 (taken, _) => {
                     if taken.is_none() {
-                        self.changed.notify_all();
+                        self.tell(&state);
                     }
-                    let waited = self.changed.wait(state);
+                    let waited = self.own.wait(state);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
             };
@@ -156,7 +154,9 @@ impl Visit<'_> {
             return Seat::Taken;
         }
         let left = until.saturating_duration_since(Instant::now());
-        drop(self.desk.wait(state, left));
+        state.beside += 1;
+        state = wait(&self.desk.changed, state, left);
+        state.beside -= 1;
         Seat::Waited
     }
 }
@@ -167,8 +167,18 @@ impl Drop for Visit<'_> {
         state.visitors -= 1;
         state.left = Instant::now();
         // Another caller takes the desk, or the store's own thread, which may have gone to sleep for long.
-        if state.visitors > 0 || !state.wakes_soon {
-            self.desk.changed.notify_all();
+        self.desk.tell(&state);
+        if state.visitors == 0 && !state.wakes_soon {
+            self.desk.own.notify_one();
         }
     }
+}
+
+fn wait<'a>(
+    changed: &Condvar,
+    state: MutexGuard<'a, State>,
+    time: Duration,
+) -> MutexGuard<'a, State> {
+    let waited = changed.wait_timeout(state, time);
+    waited.unwrap_or_else(PoisonError::into_inner).0
 }

@@ -3,7 +3,7 @@
 //! The files, from below: data on a ring (`inline`, `descriptor`, `message`) or beside it (`store`); the carrier's work
 //! (`driver`); one end's state (`shared`) and the work on it (`sleep`, `bell`, `registered`, `member`, `leave`); the
 //! two cursors (`sender`, `receiver`) and their payloads (`payload`, `back`); the making of ends (`end`, `typing`,
-//! `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`); waiting for several ends, and awaiting (`poll`,
+//! `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`); waiting for several ends, and awaiting (`rung`, `poll`,
 //! `pollable`, `reactor`, `looking`, `futures`, `carried`); taking by id (`inbox`).
 
 mod address;
@@ -35,6 +35,7 @@ mod reactor;
 mod receiver;
 mod registered;
 mod removal;
+mod rung;
 mod sender;
 mod shared;
 mod sleep;
@@ -67,6 +68,7 @@ pub use payload::Payload;
 pub use poll::{PollItem, Polled, poll};
 pub(crate) use reactor::put as put_task;
 pub use receiver::{Due, Receiver, Taken};
+pub use rung::Bell;
 pub use sender::Sender;
 pub(crate) use shared::LinkShared;
 pub use status::Status;

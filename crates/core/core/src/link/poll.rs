@@ -1,6 +1,7 @@
 //! Waiting on channels, listeners, domains and foreign descriptors together.
 
 use super::listener::Accepts;
+use super::rung::Bell;
 use super::shared::LinkShared;
 use super::sleep::{LOOK, sleep_on_any};
 use super::{ChannelEnd, Listener, Receiver, Sender};
@@ -9,7 +10,7 @@ use crate::error::{self, Error};
 use crate::membership::Domain;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-use tranship_ring::{MAX_WORDS, SETTLE, Waker};
+use tranship_ring::{MAX_WORDS, Point, SETTLE, Waker};
 use tranship_sys::epoll::{Interest, wait_each};
 
 /// One thing to wait for with [`poll`].
@@ -43,6 +44,7 @@ enum What<'a> {
     Listener(&'a Accepts),
     Domain(&'a DomainCore),
     Reader(&'a mut dyn Polled),
+    Bell(&'a Bell),
     Descriptor(BorrowedFd<'a>, Interest),
 }
 
@@ -87,6 +89,11 @@ impl<'a> PollItem<'a> {
     #[doc(hidden)]
     pub fn polled(reader: &'a mut dyn Polled) -> PollItem<'a> {
         PollItem(What::Reader(reader))
+    }
+    /// Makes an item that is ready while a bell is rung.
+    #[doc(hidden)]
+    pub fn bell(bell: &'a Bell) -> PollItem<'a> {
+        PollItem(What::Bell(bell))
     }
     /// Makes an item that is ready when a descriptor of any kind can be read, hangs up or has an error.
     pub fn readable(fd: &'a impl AsFd) -> PollItem<'a> {
@@ -144,6 +151,7 @@ impl<'a> PollItem<'a> {
             What::Receiver(receiver) => receiver.may_have_news(),
             What::Control(sender) => sender.link.may_have_reply(),
             What::Listener(listener) => listener.has_connection(),
+            What::Bell(bell) => bell.is_rung(),
             _ => false,
         }
     }
@@ -156,7 +164,16 @@ impl<'a> PollItem<'a> {
                 self.link().is_some_and(|link| link.driver().is_none())
             }
             What::Listener(listener) => listener.doorbell().is_none(),
+            What::Bell(_) => true,
             _ => false,
+        }
+    }
+
+    /// The items' own word, which is no link's and no domain's.
+    fn point(&self) -> Option<Point<'_>> {
+        match &self.0 {
+            What::Bell(bell) => Some(Point::always(bell.word())),
+            _ => None,
         }
     }
 }
@@ -220,12 +237,13 @@ pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec
 /// wait on descriptors.
 fn on_words<'a>(items: &'a [PollItem<'_>]) -> Option<(&'a DomainCore, Vec<&'a LinkShared>)> {
     let core = items.first()?.core()?;
-    let of_it = |item: &PollItem<'_>| item.core().is_some_and(|other| other.is(core));
+    let of_it = |item: &PollItem<'_>| item.core().is_none_or(|other| other.is(core));
     let all = items
         .iter()
         .all(|item| item.is_told_by_words() && of_it(item));
     let links: Vec<_> = items.iter().filter_map(PollItem::link).collect();
-    (all && links.len() < MAX_WORDS).then_some((core, links))
+    let words = links.len() + items.iter().filter_map(PollItem::point).count();
+    (all && words < MAX_WORDS).then_some((core, links))
 }
 
 /// Waits as [`poll`] does, on words.
@@ -246,7 +264,16 @@ fn poll_words(
             return ready;
         }
         let has_come = || items.iter().any(PollItem::has_come);
-        sleep_on_any(core, links, Waker::Fences, deadline, flowing, has_come);
+        let bells: Vec<_> = items.iter().filter_map(PollItem::point).collect();
+        sleep_on_any(
+            core,
+            links,
+            &bells,
+            Waker::Fences,
+            deadline,
+            flowing,
+            has_come,
+        );
     }
 }
 
@@ -277,6 +304,7 @@ fn round(
     for (place, (item, doorbell)) in items.iter().zip(&doorbells).enumerate() {
         match (&item.0, doorbell) {
             (What::Descriptor(fd, interest), _) => fds.push((*fd, *interest)),
+            (What::Bell(bell), _) => fds.push((bell.as_fd(), Interest::Read)),
             (_, Some(doorbell)) => fds.push((doorbell.as_fd(), Interest::Read)),
             (What::Listener(listener), None) => match listener.doorbell() {
                 Some(doorbell) => fds.push((doorbell, Interest::Read)),
@@ -308,6 +336,9 @@ fn round(
         }
     }
     for (item, told) in items.iter().zip(&readable) {
+        if let (What::Bell(bell), true) = (&item.0, told) {
+            bell.hush();
+        }
         match item.link() {
             Some(link) if *told => link.answer_doorbell(),
             // A peer that died may have had no time to ring.

@@ -26,13 +26,16 @@ pub(crate) fn sleep_on(
     flowing: bool,
     ready: impl Fn() -> bool,
 ) {
-    sleep_on_any(&link.domain, &[link], waker, deadline, flowing, ready);
+    let domain = &link.domain;
+    sleep_on_any(domain, &[link], &[], waker, deadline, flowing, ready);
 }
 
-/// Sleeps as [`sleep_on`] does, on any number of links of one domain. `flowing`: messages have been coming on one of them.
+/// Sleeps as [`sleep_on`] does, on any number of links of one domain, and on other words. `flowing`: messages have been
+/// coming on one of the links.
 pub(super) fn sleep_on_any(
     domain: &DomainCore,
     links: &[&LinkShared],
+    others: &[Point<'_>],
     waker: Waker,
     deadline: Option<Instant>,
     flowing: bool,
@@ -40,7 +43,7 @@ pub(super) fn sleep_on_any(
 ) {
     let is_over = || ready() || domain.has_news();
     let was_brief = match links {
-        [link] if flowing => sleep_briefly(link, deadline, is_over),
+        [link] if flowing && others.is_empty() => sleep_briefly(link, deadline, is_over),
         [link, ..] if flowing => link.turns.give(is_over),
         _ => false,
     };
@@ -50,7 +53,8 @@ pub(super) fn sleep_on_any(
     let ready = || is_over().then_some(());
     let look = Instant::now() + LOOK;
     let points = links.iter().map(|link| link.ring.point());
-    let mut points: Vec<_> = points.chain([Point::always(domain.wake_word())]).collect();
+    let points = points.chain([Point::always(domain.wake_word())]);
+    let mut points: Vec<_> = points.chain(others.iter().copied()).collect();
     let until = deadline.map_or(look, |d| d.min(look));
     let slept = tranship_ring::sleep(&TIMED, &mut points, waker, Some(until), ready);
     if !matches!(slept, Ok(Slept::Ready(()))) {
