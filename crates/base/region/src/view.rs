@@ -117,14 +117,14 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Copies all of it to `to`.
+    /// Copies all of it to `to`, which other processes read, or the caller later.
     ///
     /// # Safety
     /// `to` has as many bytes as this, which are not a part of it, and no reference to them exists.
     #[doc(hidden)]
     pub unsafe fn copy_to(&self, to: *mut u8) {
         // SAFETY: mapped and readable; the rest is the caller's promise.
-        unsafe { copy::copy(self.base, to, self.len) };
+        unsafe { copy::copy_away(self.base, to, self.len) };
     }
 
     /// Sends as much of `head`, and then of all of it, into a stream socket as there is room for, without blocking and
