@@ -118,6 +118,11 @@ pub trait Writes: Sized {
     /// Looks for room once.
     fn look_for_room(&mut self) -> Result<Room<Self::Sent>, Error>;
 
+    /// Allocates out of memory that readers have let go of. The caller asks the manager for memory if there is none.
+    fn reuse(&mut self, _len: usize) -> Option<BufferMut> {
+        None
+    }
+
     /// Looks at readers that come and go, and does a whole round.
     fn look_for_memory(&mut self);
 

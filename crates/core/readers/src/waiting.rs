@@ -86,6 +86,9 @@ fn look_for_memory<W: Writes>(
     len: usize,
     shortage: &mut W::Shortage,
 ) -> Result<Result<BufferMut, Error>, Error> {
+    if let Some(buffer) = writer.reuse(len) {
+        return Ok(Ok(buffer));
+    }
     match writer.pool().try_alloc(len) {
         Err(error) if error == ErrorKind::OutOfMemory => writer.make_memory(len, shortage),
         allocated => allocated.map(Ok),

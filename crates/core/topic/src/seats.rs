@@ -256,6 +256,19 @@ impl Subscribers {
         let _ = seat.sender.try_send((&bytes, word));
     }
 
+    /// Returns how many messages the furthest subscriber has still to take. `None`: there is no subscriber, or one that is not
+    /// reliable.
+    pub(crate) fn behind(&self, tail: u64, depth: u32) -> Option<u64> {
+        let mut most = None;
+        for (seat, view) in self.all.iter() {
+            if !seat.of.reliable {
+                return None;
+            }
+            most = most.max(Some(seat.of.stand(view, tail, depth).left));
+        }
+        most
+    }
+
     /// Returns the state of the subscribers, by their desks. `depth` is the ring's depth.
     pub(crate) fn seen(&self, tail: u64, depth: u32) -> Vec<SubscriberSeen> {
         let seen = self.all.iter().map(|(seat, view)| {

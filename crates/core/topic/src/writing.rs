@@ -27,6 +27,9 @@ const ROUND: Duration = Duration::from_millis(100);
 /// Pauses between two looks. Looks without a pause slow the subscriber, which writes its desk's cache line all the
 /// time.
 const SPINS: u32 = 32;
+/// Size of a buffer from which on memory that was used is looked for before the pool grows: new memory takes the kernel
+/// longer than a look at all desks takes.
+const LARGE: usize = 64 << 10;
 /// Buffers that a pool is to have for each subscriber, beside those of the lines.
 const SPARE_EACH: u64 = 4;
 
@@ -215,6 +218,17 @@ impl Writing {
 
 /// Memory.
 impl Writing {
+    /// Withdraws the lines that all subscribers have taken. A topic with history, or with a subscriber that may miss lines, keeps
+    /// its lines.
+    fn withdraw_taken(&mut self) {
+        let tail = self.published.tail();
+        let behind = self.seats.behind(tail, self.options.depth);
+        if let (0, Some(behind)) = (self.options.history, behind) {
+            let (lines, floor) = (self.ring.lines(), tail.wrapping_sub(behind));
+            while let Ok(true) = self.published.withdraw(&lines, &mut self.rounds, floor) {}
+        }
+    }
+
     /// Withdraws the oldest lines, each time twice as many. Returns false if reliable subscribers have still to take
     /// all of them.
     fn withdraw(&mut self, shortage: &mut Shortage) -> bool {
@@ -315,6 +329,19 @@ impl Writes for Writing {
 
     fn await_memory(&mut self, len: usize, until: Option<Instant>) -> Result<BufferMut, Error> {
         waiting::alloc(self, len, until)
+    }
+
+    /// Before the pool grows for a large buffer.
+    fn reuse(&mut self, len: usize) -> Option<BufferMut> {
+        if len < LARGE {
+            return None;
+        }
+        self.withdraw_taken();
+        if self.rounds.waiting() == 0 {
+            return None;
+        }
+        self.collect();
+        topics::alloc_now(&self.pool, len)
     }
 
     fn look_for_memory(&mut self) {

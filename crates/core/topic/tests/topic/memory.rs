@@ -1,9 +1,9 @@
 //! Buffers that subscribers keep, and memory that comes back.
 
 use super::{World, buffer, frame};
-use tranship_core::ErrorKind;
+use tranship_core::{ErrorKind, Message};
 use tranship_testkit::Watchdog;
-use tranship_topic::{TopicOptions, Topics};
+use tranship_topic::{SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
 #[test]
 fn a_buffer_that_is_kept_stays_as_it_is() {
@@ -87,6 +87,42 @@ fn the_oldest_messages_give_their_memory_when_nothing_is_free() {
     drop(kept);
     let _ = subscriber.try_recv().expect("nothing");
     publisher.alloc(60_000).expect("it is free again");
+}
+
+/// Sends large messages, of which each is taken before the next. Returns the most buffers that the topic had, and the next message.
+fn large_in_turn(when_behind: WhenBehind, history: u32) -> (usize, Message) {
+    let world = World::new();
+    let pool = tranship_core::PoolOptions::new(64 << 20).chunk_bytes(1 << 18);
+    let options = TopicOptions::new().depth(16).history(history).pool(pool);
+    let options = options.when_behind(when_behind);
+    let mut publisher = world.here.publish_with("camera", options).expect("publish");
+    let mut subscriber = world.subscribe(&mut publisher, SubscriberOptions::new().reliable());
+    let mut most = 0;
+    for n in 0..40u64 {
+        let mut sent = publisher.alloc(200_000).expect("a buffer");
+        sent[..8].copy_from_slice(&n.to_le_bytes());
+        publisher.send((sent, n)).expect("send");
+        most = most.max(publisher.status().buffers);
+        if n < 39 {
+            let message = subscriber.recv().expect("a message");
+            assert_eq!(buffer(message).to_vec()[..8], n.to_le_bytes());
+        }
+    }
+    // Not yet taken: no further buffer takes its memory.
+    let _more: Vec<_> = (0..8).map(|_| publisher.alloc(200_000)).collect();
+    (most, subscriber.recv().expect("a message"))
+}
+
+#[test]
+fn memory_of_large_messages_that_all_have_taken_comes_before_new_memory() {
+    let _dog = Watchdog::new();
+    let (most, last) = large_in_turn(WhenBehind::DropNew, 0);
+    assert!(most <= 4, "{most} buffers");
+    assert_eq!(last.word, 39);
+    assert_eq!(buffer(last).to_vec()[..8], 39u64.to_le_bytes());
+    // Others may still want them: a subscriber to come, and one that may miss messages.
+    assert!(large_in_turn(WhenBehind::DropNew, 8).0 >= 16);
+    assert!(large_in_turn(WhenBehind::Overwrite, 0).0 >= 16);
 }
 
 #[test]
