@@ -68,12 +68,12 @@ def packed(value, pool):
     return laid(*shown(value), pool)
 
 
-def shown(value):
-    """Returns the pickle of a value, and its large parts as PickleBuffers."""
+def shown(value, least=LEAST):
+    """Returns the pickle of a value, and its parts of at least so many bytes as PickleBuffers."""
     beside = []
 
     def is_small(data):
-        if data.raw().nbytes < LEAST:
+        if data.raw().nbytes < least:
             return True
         beside.append(data)
         return False

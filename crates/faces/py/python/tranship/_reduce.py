@@ -11,8 +11,10 @@ from multiprocessing.reduction import ForkingPickler
 from . import _objects
 from ._errors import BadArgument, NoSuchName
 from ._family import at, family
-from ._items import LEAST
 from ._native import Buffer
+
+# Smaller data goes through the pipe itself: a reference costs two questions to the store, more than the copies.
+LEAST = 128 << 10
 
 
 def put_into_pool(data):

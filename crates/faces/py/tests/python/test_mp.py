@@ -50,10 +50,10 @@ def ended(process):
 def layouts():
     """Arrays of every layout that goes by reference, and of those that go as they always did."""
     rng = numpy.random.default_rng(1)
-    base = rng.random((60, 40, 3))
-    record = numpy.zeros(1000, [("a", "u1"), ("b", ">f8"), ("c", "U3")])
-    record["b"] = rng.random(1000)
-    masked = numpy.ma.masked_array(rng.random(2000), rng.random(2000) > 0.5)
+    base = rng.random((1500, 160, 3))
+    record = numpy.zeros(10_000, [("a", "u1"), ("b", ">f8"), ("c", "U3")])
+    record["b"] = rng.random(10_000)
+    masked = numpy.ma.masked_array(rng.random(20_000), rng.random(20_000) > 0.5)
     return {
         "C": base,
         "Fortran": numpy.asfortranarray(base),
@@ -122,7 +122,7 @@ def test_a_pipe_carries_every_layout():
     for name, array in layouts().items():
         here.send([array])
         assert the_same(array, here.recv()[0]), name
-    buffer = _family.family().pool.copy(bytes(range(256)) * 100)
+    buffer = _family.family().pool.copy(bytes(range(256)) * 1000)
     here.send(buffer)
     got = here.recv()
     assert type(got) is tranship.Buffer and bytes(got) == bytes(buffer)
@@ -251,9 +251,9 @@ def test_a_queue_is_bounded_and_can_be_waited_for():
 
 
 def test_a_reference_is_taken_once_and_says_so():
-    sent = mp.reduction.ForkingPickler.dumps(numpy.zeros(10_000))
+    sent = mp.reduction.ForkingPickler.dumps(numpy.zeros(20_000))
     assert len(sent) < 1000
-    assert len(mp.reduction.ForkingPickler.loads(sent)) == 10_000
+    assert len(mp.reduction.ForkingPickler.loads(sent)) == 20_000
     with pytest.raises(ValueError, match="was taken already"):
         mp.reduction.ForkingPickler.loads(sent)
 
@@ -267,7 +267,7 @@ def add(array, number):
 
 
 def test_pools_and_executors_take_references(context):
-    arrays = [numpy.full(5000, number) for number in range(4)]
+    arrays = [numpy.full(20_000, number) for number in range(4)]
     with context.Pool(2) as pool:
         assert [int(one[0]) for one in pool.map(double, arrays)] == [0, 2, 4, 6]
     for kind in (tranship.Executor, concurrent.futures.ProcessPoolExecutor):
@@ -552,6 +552,7 @@ def test_both_sides_of_a_broadcast_say_what_they_are_not():
 
 BEFORE = {
     "queue_workers": ("import tranship.mp as mp", "import multiprocessing as mp"),
+    "pipe_pair": ("import tranship.mp as mp", "import multiprocessing as mp"),
     "pool_map": ("import tranship.mp as mp", "import multiprocessing as mp"),
     "shared_block": ("from tranship.mp import Process, shared_memory", "from multiprocessing import Process, shared_memory"),
     "executor": ("from tranship import Executor as ProcessPoolExecutor", "from concurrent.futures import ProcessPoolExecutor"),

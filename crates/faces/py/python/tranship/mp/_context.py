@@ -7,7 +7,7 @@ import secrets
 import signal
 from multiprocessing.reduction import ForkingPickler
 
-from .. import _family, _items
+from .. import _family, _items, _reduce
 from .._errors import NoSuchName
 from .._native import Buffer, in_pool
 
@@ -156,7 +156,7 @@ class _Call:
         return function(*arguments, **named)
 
     def __reduce__(self):
-        stream, beside = _items.shown(self.call)
+        stream, beside = _items.shown(self.call, _reduce.LEAST)
         if not beside:
             return _Call, self.call
         here = _family.family()
