@@ -51,6 +51,15 @@ pub(crate) fn write_pieces<'a>(
         part.iov_len = len - skip;
         count += 1;
     }
+    let (socket, flags) = (
+        socket.as_fd().as_raw_fd(),
+        libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+    );
+    if count == 1 {
+        let [only, ..] = parts;
+        // SAFETY: as below. The kernel has fewer structures to read.
+        return result(unsafe { libc::send(socket, only.iov_base, only.iov_len, flags) });
+    }
     let mut message: libc::msghdr = {
         // SAFETY: all-zero is a valid `msghdr`: null pointers with length 0.
         unsafe { std::mem::zeroed() }
@@ -59,13 +68,7 @@ pub(crate) fn write_pieces<'a>(
     message.msg_iovlen = count;
     // SAFETY: the parts lie inside of pieces that the caller borrows, which keeps their memory mapped. The kernel only
     // reads it, and copies: a writer that changes shared bytes meanwhile changes what its own client reads.
-    let wrote = unsafe {
-        libc::sendmsg(
-            socket.as_fd().as_raw_fd(),
-            &raw const message,
-            libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
-        )
-    };
+    let wrote = unsafe { libc::sendmsg(socket, &raw const message, flags) };
     result(wrote)
 }
 
