@@ -16,6 +16,8 @@ mod fastcgi;
 mod idle;
 #[path = "web/kills.rs"]
 mod kills;
+#[path = "web/path.rs"]
+mod path;
 #[path = "web/peers.rs"]
 mod peers;
 #[path = "web/protocol.rs"]

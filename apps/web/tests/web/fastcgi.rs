@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tranship_testkit::{Running, Watchdog, skipped};
 
+/// The application of the experiments' peers.
+const ANSWER: &str = include_str!("../../../../crates/lab/experiments/src/web/answer.c");
 /// The bridge, as a part of the program's file.
 const BRIDGE: &str = r#"
 [component.fastcgi]
@@ -101,6 +103,45 @@ fn php_is_answered_by_an_unchanged_php_fpm() {
     running.signal(libc::SIGTERM);
     running.ends_well();
     assert_eq!(site.get("/app/test.php").0, 502);
+    site.stop();
+}
+
+#[test]
+fn a_program_of_libfcgi_is_answered_unchanged() {
+    let _watchdog = Watchdog::new();
+    if !Path::new("/usr/include/fcgiapp.h").is_file() {
+        return skipped("libfcgi is not there: apt-get install libfcgi-dev");
+    }
+    let site = site();
+    let dir = site.dir.path();
+    let (source, answer) = (dir.join("answer.c"), dir.join("answer"));
+    std::fs::write(&source, ANSWER).expect("a source");
+    let mut cc = Command::new("cc");
+    cc.arg("-o").arg(&answer).arg(&source).arg("-lfcgi");
+    assert!(cc.status().expect("cc").success());
+    let mut command = Command::new(answer);
+    command.arg(dir.join("app.sock")).arg("2");
+    let mut running = Running::start(&mut command);
+    loop {
+        match site.get("/app/3") {
+            (200, body) => {
+                assert_eq!(body, b"xxx");
+                break;
+            }
+            (502, _) => assert!(
+                running.0.try_wait().expect("a state").is_none(),
+                "the application ended"
+            ),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut client = site.client();
+    for bytes in [0, 1, 70_000, 1 << 20] {
+        client.ask(&format!("/app/{bytes}"));
+        let reply = client.reply();
+        assert_eq!((reply.status, reply.body), (200, vec![b'x'; bytes]));
+    }
+    drop(running);
     site.stop();
 }
 
