@@ -171,7 +171,7 @@ impl Connection {
     /// `Limit` if this reader holds as many buffers as it may; `ChunkPending` if no manager can be reached that could
     /// show the memory; `PeerViolation` for a line that no honest writer writes.
     // Crash: the window covers the buffers until the message is finished; a death removes the desk and the references.
-    #[inline]
+    #[inline(always)]
     pub fn body(
         &mut self,
         said: Said,
@@ -192,7 +192,7 @@ impl Connection {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn hold(
         &mut self,
         named: Named,

@@ -294,7 +294,7 @@ impl Place {
     }
 
     /// Makes a message of a line that was taken, and finishes it.
-    #[inline]
+    #[inline(always)]
     fn take(
         &mut self,
         connection: &mut Connection,

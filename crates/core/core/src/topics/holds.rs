@@ -14,8 +14,9 @@ use tranship_sys::crash;
 pub struct Holds {
     pool: PoolId,
     keep: u32,
-    /// The slot in each entry of `kept` that is in use.
-    kept: [Option<u32>; KEPT as usize],
+    /// The slots in the entries of `kept`, and a bit for each entry that is in use.
+    kept: [u32; KEPT as usize],
+    used: u16,
     /// The slots that are held by the table.
     table: Vec<u32>,
 }
@@ -26,7 +27,8 @@ impl Holds {
         Holds {
             pool,
             keep,
-            kept: [None; KEPT as usize],
+            kept: [0; KEPT as usize],
+            used: 0,
             table: Vec::new(),
         }
     }
@@ -38,7 +40,7 @@ impl Holds {
 
     /// Returns how many buffers are held, as of the last [`tidy`](Holds::tidy).
     pub fn count(&self) -> usize {
-        self.kept.iter().flatten().count() + self.table.len()
+        self.used.count_ones() as usize + self.table.len()
     }
 
     /// Returns how many buffers may be held.
@@ -48,19 +50,27 @@ impl Holds {
 
     /// Gives back entries of the desk whose buffers were dropped, and says whether there were some. Only this reader
     /// raises their references from 0 by this desk, so an entry whose slot has none stays without.
+    #[inline(always)]
     pub fn tidy(
         &mut self,
         receiver: &mut Receiver,
         reader: &mut Reader,
         memory: &impl ReaderMemory<Stop = Infallible>,
     ) -> bool {
+        (self.used != 0 || !self.table.is_empty()) && self.tidy_all(receiver, reader, memory)
+    }
+
+    fn tidy_all(
+        &mut self,
+        receiver: &mut Receiver,
+        reader: &mut Reader,
+        memory: &impl ReaderMemory<Stop = Infallible>,
+    ) -> bool {
         let mut any = false;
-        for (entry, kept) in (0u8..).zip(&mut self.kept) {
-            if let Some(slot) = *kept
-                && !receiver.topic_holds(self.pool, slot)
-            {
+        for (entry, slot) in (0u8..).zip(self.kept) {
+            if self.used & 1 << entry != 0 && !receiver.topic_holds(self.pool, slot) {
                 let Ok(()) = memory.set_kept(entry, 0);
-                *kept = None;
+                self.used &= !(1 << entry);
                 any = true;
             }
         }
@@ -80,7 +90,7 @@ impl Holds {
     /// # Errors
     /// As [`Receiver::topic_take`].
     // Crash: the window covers the buffer until the message is finished; a death takes the desk and the references off.
-    #[inline]
+    #[inline(always)]
     pub fn hold(
         &mut self,
         receiver: &mut Receiver,
@@ -96,7 +106,10 @@ impl Holds {
         let in_table = u32::try_from(self.table.len()).unwrap_or(u32::MAX);
         let Ok(held) = reader.hold(memory, named.id.slot(), in_table);
         match held {
-            Ok(Hold::Entry(entry)) => self.kept[usize::from(entry)] = Some(named.id.slot()),
+            Ok(Hold::Entry(entry)) => {
+                self.kept[usize::from(entry)] = named.id.slot();
+                self.used |= 1 << entry;
+            }
             Ok(Hold::Table(slot)) => self.table.push(slot),
             Err(_) => return Ok(Taken::Lost),
         }

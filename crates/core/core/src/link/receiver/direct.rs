@@ -115,23 +115,28 @@ impl Receiver {
         }
     }
 
+    /// Takes a buffer that a line of a topic's or queue's ring names, if it is one of the pool at hand. Counts its
+    /// reference, and no receipt.
+    #[inline(always)]
+    pub(super) fn take_uncounted(&self, of: &Reference) -> Option<Buffer> {
+        let at_hand = self.at_hand.as_ref();
+        let at_hand = at_hand.filter(|pool| pool.has(of) && !pool.forwarded)?;
+        let foreign = at_hand.foreign();
+        foreign.receive(of.id.slot());
+        let tag = Tag::foreign(of.id.slot(), of.id.generation(), self.flags());
+        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
+        let len = of.length as usize;
+        // SAFETY: the reference was just counted, and its range checked.
+        Some(unsafe { Buffer::foreign(foreign.at(of.offset), len, at_hand.foreign, tag) })
+    }
+
     #[inline(always)]
     fn take_named(&mut self, carries: Carries, (first, line): (u64, &Line)) -> Option<Taken> {
         // Needs nothing of the line, so it is under way before the line is here.
         self.ask_for(&carries, self.guess.next());
         let (word, reference) = descriptor::named(carries, first, line)?;
-        let at_hand = self
-            .at_hand
-            .as_ref()
-            .filter(|at_hand| at_hand.pool == reference.id.pool())?;
-        let slot = reference.id.slot();
-        // SAFETY: `ins` keeps the assignment, which keeps the pool.
-        let foreign = unsafe { at_hand.foreign.as_ref() };
-        if slot >= at_hand.slots
-            || !foreign.is_here(reference.offset, reference.length, reference.serial)
-        {
-            return None;
-        }
+        let at_hand = self.at_hand.as_ref().filter(|pool| pool.has(&reference))?;
+        let (foreign, slot) = (at_hand.foreign(), reference.id.slot());
         let ptr = foreign.at(reference.offset);
         // The cache miss begins now; the locked instruction below would hold it up.
         self.ask_for(&carries, ptr.as_ptr());
@@ -140,7 +145,7 @@ impl Receiver {
         // SAFETY: `ins` keeps the counters, of which there are as many as slots.
         let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
         if at_hand.forwarded {
-            take_forwarded(foreign, &reference, rcvd)?;
+            take_forwarded(foreign, reference, rcvd)?;
         } else {
             let raise = || {
                 foreign.receive(slot);
@@ -188,9 +193,10 @@ impl Receiver {
 /// A message of the pool's own writer needs no check of its generation.
 const UNCHECKED: Option<fn() -> Result<(), Infallible>> = None;
 
-/// Receives a buffer from a sender that is not the pool's writer. A call, so that the other way stays short.
+/// Receives a buffer from a sender that is not the pool's writer. A call, so that the other way stays short. By value: the
+/// reference otherwise lies in memory on that way, too.
 #[inline(never)]
-fn take_forwarded(foreign: &ForeignPool, of: &Reference, rcvd: &AtomicU32) -> Option<()> {
+fn take_forwarded(foreign: &ForeignPool, of: Reference, rcvd: &AtomicU32) -> Option<()> {
     let slot = of.id.slot();
     let raise = || {
         foreign.receive_shared(slot);

@@ -2,6 +2,7 @@
 
 use crate::domain::DomainCore;
 use crate::error::{Error, ErrorKind};
+use crate::link::descriptor::Reference;
 use crate::link::shared::{Assigned, Assignment};
 use crate::options::{ChannelOptions, PoolOptions};
 use crate::pool::{ForeignPool, OwnPool, Pool};
@@ -58,6 +59,20 @@ impl AtHand {
             foreign: NonNull::from(&**foreign),
             rcvd: NonNull::from(counts).cast(),
         })
+    }
+
+    #[inline(always)]
+    pub(super) fn foreign(&self) -> &ForeignPool {
+        // SAFETY: `ins` keeps the assignment, which keeps the pool.
+        unsafe { self.foreign.as_ref() }
+    }
+
+    /// Whether it is the pool of the named buffer, whose bytes are here.
+    #[inline(always)]
+    pub(super) fn has(&self, of: &Reference) -> bool {
+        self.pool == of.id.pool()
+            && of.id.slot() < self.slots
+            && self.foreign().is_here(of.offset, of.length, of.serial)
     }
 }
 

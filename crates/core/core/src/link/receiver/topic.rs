@@ -67,8 +67,17 @@ impl Receiver {
     /// `PeerViolation` for a line that names what the pool cannot have; it ends the channel. `ChunkPending` if no manager
     /// can be reached that could show the memory; the buffer can be asked for again.
     #[doc(hidden)]
-    #[inline]
+    #[inline(always)]
     pub fn topic_take(&mut self, of: Reference) -> Result<Taken<Buffer>, Error> {
+        match self.take_uncounted(&of) {
+            Some(buffer) => Ok(Taken::Here(buffer)),
+            None => self.take_line(of),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_line(&mut self, of: Reference) -> Result<Taken<Buffer>, Error> {
         match self.take_shared(of) {
             Ok(buffer) => Ok(Taken::Here(buffer)),
             Err(untaken) => self.fetch_line(of, untaken),
