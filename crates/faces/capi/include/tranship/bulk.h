@@ -7,7 +7,7 @@
  *   report                                         here
  *   bulk_sm_ep_create, bulk_sm_ep_create_remote    the same, with a domain and a name (or an address, as of tranship_listen)
  *   bulk_channel_create, bulk_channel_bind         the same; bulk_channel_accept completes a created channel
- *   callbacks, waitset                             bulk_channel_wait(&ch, timeout, &event); the callback `veto` alone
+ *   callbacks, waitset                             bulk_channel_wait(&ch, timeout, &event); the callbacks `veto`, `on_state`
  *   continuations                                  `cont`, NULL for none; bulk_channel_wait and bulk_channel_flush call it
  *
  * The levels of trust are those of tranship_pool_options.trust, one more than in the report: `producer`. Empty buffers can be filled by the
@@ -64,10 +64,10 @@ enum bulk_channel_state {
     BULK_STATE_INITIALIZED,
     /** The binding end waits for an answer. */
     BULK_STATE_BINDING,
-    /** The created end looks at the properties that the other end asks for. */
+    /** The end looks at the properties that the other end asks for. */
     BULK_STATE_BIND_NEGOTIATE,
     BULK_STATE_CONNECTED,
-    /** The other end is gone: what it sent can still be received. */
+    /** This end closes the channel, or the other end is gone: what it sent can still be received. */
     BULK_STATE_TEARDOWN,
     BULK_STATE_CLOSED
 };
@@ -153,6 +153,8 @@ struct bulk_channel_setup {
     const tranship_channel_options *options;
     /** Looks at a pool that the other end assigns; any status but TRANSHIP_OK is a veto. May be NULL. */
     tranship_status (*veto)(void *user_state, const struct bulk_pool *pool);
+    /** Learns of each state that the channel enters. Must not use the channel. May be NULL. */
+    void (*on_state)(void *user_state, enum bulk_channel_state state);
     void *user_state;
 };
 
@@ -421,6 +423,15 @@ static inline void bulk_sm_ep_destroy(struct bulk_endpoint_descriptor *ep)
     ep->listener = NULL;
 }
 
+static inline void bulk_enter(struct bulk_channel *channel, enum bulk_channel_state state)
+{
+    if (channel->state == state)
+        return;
+    channel->state = state;
+    if (channel->setup.on_state != NULL)
+        channel->setup.on_state(channel->setup.user_state, state);
+}
+
 static inline tranship_status bulk_begin(struct bulk_channel *channel, struct bulk_endpoint_descriptor *ep, const struct bulk_channel_setup *setup)
 {
     if (channel->state != BULK_STATE_UNINITIALIZED && channel->state != BULK_STATE_CLOSED)
@@ -497,7 +508,7 @@ static inline tranship_status bulk_channel_create(struct bulk_channel *channel, 
     tranship_status status = ep->listener == NULL ? TRANSHIP_ERR_INVALID_ENDPOINT : bulk_begin(channel, ep, setup);
 
     if (status == TRANSHIP_OK)
-        channel->state = BULK_STATE_INITIALIZED;
+        bulk_enter(channel, BULK_STATE_INITIALIZED);
     return status;
 }
 
@@ -519,7 +530,7 @@ static inline tranship_status bulk_channel_accept(struct bulk_channel *channel, 
     status = tranship_accept_receiver(channel->ep->listener, timeout_ns, &channel->in, NULL);
     if (status != TRANSHIP_OK)
         return status;
-    channel->state = BULK_STATE_BIND_NEGOTIATE;
+    bulk_enter(channel, BULK_STATE_BIND_NEGOTIATE);
     status = tranship_recv(channel->in, timeout_ns, &said, NULL);
     if (status == TRANSHIP_OK) {
         status = bulk_hear(&said, &theirs);
@@ -548,10 +559,10 @@ static inline tranship_status bulk_channel_accept(struct bulk_channel *channel, 
         channel->in = NULL;
         channel->out = NULL;
         channel->setup = asked;
-        channel->state = BULK_STATE_INITIALIZED;
+        bulk_enter(channel, BULK_STATE_INITIALIZED);
         return status;
     }
-    channel->state = BULK_STATE_CONNECTED;
+    bulk_enter(channel, BULK_STATE_CONNECTED);
     return TRANSHIP_OK;
 }
 
@@ -570,7 +581,7 @@ static inline tranship_status bulk_channel_bind(struct bulk_channel *channel, st
 
     if (status != TRANSHIP_OK)
         return status;
-    channel->state = BULK_STATE_BINDING;
+    bulk_enter(channel, BULK_STATE_BINDING);
     status = tranship_open_sender(ep->domain->domain, ep->name, setup->options, timeout_ns, &channel->out, NULL);
     if (status == TRANSHIP_OK) {
         bulk_say(channel, TRANSHIP_OK, bytes);
@@ -583,8 +594,10 @@ static inline tranship_status bulk_channel_bind(struct bulk_channel *channel, st
         memcpy(bytes, said.words, sizeof bytes);
         tranship_release(&said);
     }
-    if (status == TRANSHIP_OK)
+    if (status == TRANSHIP_OK) {
+        bulk_enter(channel, BULK_STATE_BIND_NEGOTIATE);
         status = (tranship_status)bulk_get(bytes + 24);
+    }
     if (status == TRANSHIP_OK)
         status = bulk_negotiate(&channel->setup, &theirs);
     if (status == TRANSHIP_OK) {
@@ -598,7 +611,7 @@ static inline tranship_status bulk_channel_bind(struct bulk_channel *channel, st
         return status;
     }
     channel->sent = 1;
-    channel->state = BULK_STATE_CONNECTED;
+    bulk_enter(channel, BULK_STATE_CONNECTED);
     return TRANSHIP_OK;
 }
 
@@ -648,11 +661,17 @@ static inline void bulk_give_up(struct bulk_channel *channel, tranship_status st
 
 static inline void bulk_channel_destroy(struct bulk_channel *channel)
 {
+    struct bulk_channel was;
+
+    if (channel->state == BULK_STATE_CONNECTED)
+        bulk_enter(channel, BULK_STATE_TEARDOWN);
     bulk_give_up(channel, TRANSHIP_ERR_PEER_GONE);
-    tranship_sender_close(channel->out);
-    tranship_receiver_close(channel->in);
+    was = *channel;
     memset(channel, 0, sizeof *channel);
     channel->state = BULK_STATE_CLOSED;
+    tranship_sender_close(was.out);
+    tranship_receiver_close(was.in);
+    bulk_enter(&was, BULK_STATE_CLOSED);
 }
 
 /** Waits until the other end has taken all operations, and calls their continuations. */
@@ -671,7 +690,7 @@ static inline tranship_status bulk_sent(struct bulk_channel *channel, tranship_s
     if (status == TRANSHIP_OK)
         channel->sent++;
     else if (status == TRANSHIP_ERR_PEER_GONE)
-        channel->state = BULK_STATE_TEARDOWN;
+        bulk_enter(channel, BULK_STATE_TEARDOWN);
     return status;
 }
 
@@ -1094,7 +1113,7 @@ static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, in
         return TRANSHIP_OK;
     } while (status == TRANSHIP_ERR_TIMED_OUT);
     if (bulk_is_over(status)) {
-        channel->state = BULK_STATE_CLOSED;
+        bulk_enter(channel, BULK_STATE_CLOSED);
         bulk_give_up(channel, status);
         tranship_sender_close(channel->out);
         tranship_receiver_close(channel->in);

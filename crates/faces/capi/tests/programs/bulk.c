@@ -424,6 +424,104 @@ static void disagreements(void)
     bulk_alloc_destroy(&fine);
 }
 
+/* --- each state that a channel enters --- */
+
+struct states {
+    enum bulk_channel_state seen[16];
+    size_t count;
+};
+
+static void enters(void *log, enum bulk_channel_state state)
+{
+    struct states *states = log;
+
+    IS(states->count < 16);
+    states->seen[states->count++] = state;
+}
+
+static void went(const struct states *states, size_t count, const enum bulk_channel_state *expected)
+{
+    for (size_t i = 0; i < count && i < states->count; i++)
+        EXPECT(states->seen[i], expected[i]);
+    EXPECT(states->count, count);
+}
+
+static sem_t left;
+
+static void *leaves(void *unused)
+{
+    static const enum bulk_channel_state expected[] = {BULK_STATE_BINDING,   BULK_STATE_BIND_NEGOTIATE, BULK_STATE_CLOSED,
+                                                       BULK_STATE_BINDING,   BULK_STATE_BIND_NEGOTIATE, BULK_STATE_CONNECTED,
+                                                       BULK_STATE_TEARDOWN,  BULK_STATE_CLOSED};
+    struct bulk_domain domain = {join("leaver"), NULL};
+    struct states states = {{0}, 0};
+    struct bulk_channel_setup setup = {.direction = BULK_DIRECTION_TX, .role = BULK_ROLE_SLAVE, .on_state = enters, .user_state = &states};
+    struct bulk_endpoint_descriptor ep;
+    struct bulk_channel rx = {0};
+    struct bulk_event event;
+
+    OK(bulk_sm_ep_create_remote(&ep, &domain, "states"));
+    EXPECT(bulk_channel_bind(&rx, &ep, &setup, TRANSHIP_FOREVER), TRANSHIP_ERR_CHANNEL_BIND);
+    setup.direction = BULK_DIRECTION_RX;
+    OK(bulk_channel_bind(&rx, &ep, &setup, TRANSHIP_FOREVER));
+    next(&rx, BULK_EVENT_POOL_ASSIGNED);
+    event = next(&rx, BULK_EVENT_MOVE_RECEIVED);
+    OK(bulk_channel_pass(&rx, &event.buffer, NULL, NULL));
+    bulk_channel_destroy(&rx);
+    bulk_channel_destroy(&rx);
+    went(&states, sizeof expected / sizeof *expected, expected);
+    tranship_domain_close(domain.domain);
+    sem_post(&left);
+    return unused;
+}
+
+static void all_states(void)
+{
+    static const enum bulk_channel_state expected[] = {BULK_STATE_INITIALIZED, BULK_STATE_BIND_NEGOTIATE, BULK_STATE_INITIALIZED,
+                                                       BULK_STATE_BIND_NEGOTIATE, BULK_STATE_CONNECTED, BULK_STATE_TEARDOWN,
+                                                       BULK_STATE_CLOSED};
+    struct bulk_domain domain = {home, NULL};
+    struct states states = {{0}, 0};
+    struct bulk_channel_setup setup = {.direction = BULK_DIRECTION_TX, .role = BULK_ROLE_MASTER, .on_state = enters, .user_state = &states};
+    struct bulk_endpoint_descriptor ep;
+    struct bulk_allocator alloc;
+    struct bulk_buffer buffer;
+    struct bulk_channel tx = {0};
+    struct bulk_event event;
+    pthread_t thread;
+
+    sem_init(&left, 0, 0);
+    OK(bulk_alloc_init(&alloc, &domain, 2, SIZE, NULL));
+    OK(bulk_sm_ep_create(&ep, &domain, "states"));
+    OK(bulk_channel_create(&tx, &ep, &setup));
+    pthread_create(&thread, NULL, leaves, NULL);
+    EXPECT(bulk_channel_accept(&tx, TRANSHIP_FOREVER), TRANSHIP_ERR_CHANNEL_BIND);
+    OK(bulk_channel_accept(&tx, TRANSHIP_FOREVER));
+    OK(bulk_channel_assign_pool(&tx, &alloc.pool, NULL));
+    next(&tx, BULK_EVENT_POOL_ASSIGNED);
+    OK(bulk_alloc_new_buffer(&alloc, &buffer));
+    OK(bulk_channel_move(&tx, &buffer, NULL, NULL));
+    while (sem_trywait(&left) != 0)
+        OK(tranship_domain_turn(home, NULL)); /* it agrees to what the other end sends on */
+    pthread_join(thread, NULL);
+    EXPECT(tx.state, BULK_STATE_CONNECTED);
+    OK(bulk_alloc_new_buffer(&alloc, &buffer));
+    for (int i = 0; i < 2; i++) {
+        EXPECT(bulk_channel_move(&tx, &buffer, NULL, NULL), TRANSHIP_ERR_PEER_GONE);
+        EXPECT(tx.state, BULK_STATE_TEARDOWN);
+    }
+    OK(bulk_buffer_change_state(&buffer, BULK_BUFFER_INVALID));
+    event = next(&tx, BULK_EVENT_BUFFER_RECEIVED); /* it was on its way */
+    EXPECT(tx.state, BULK_STATE_TEARDOWN);
+    OK(bulk_alloc_return_buffer(&alloc, &event.buffer));
+    EXPECT(bulk_channel_wait(&tx, TRANSHIP_FOREVER, &event), TRANSHIP_ERR_PEER_GONE);
+    EXPECT(tx.state, BULK_STATE_CLOSED);
+    bulk_channel_destroy(&tx);
+    went(&states, sizeof expected / sizeof *expected, expected);
+    bulk_sm_ep_destroy(&ep);
+    bulk_alloc_destroy(&alloc);
+}
+
 /* --- an answer waits for room without holding its end --- */
 
 static sem_t full, answered;
@@ -506,6 +604,7 @@ int main(void)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         receive_master(&places[i]);
     disagreements();
+    all_states();
     answers();
     tranship_domain_close(home);
     puts("as in the report");
