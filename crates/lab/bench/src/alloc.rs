@@ -5,12 +5,15 @@
 //! allocator is called in the same way, as programs call it.
 
 mod cross;
+mod threads;
+
+pub use threads::Threads;
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;
@@ -107,7 +110,8 @@ impl Bench for Alloc {
                             mode: mode.to_owned(),
                             bytes,
                             buffers,
-                            cores: common.cores(),
+                            threads,
+                            cores: common.cores().to_vec(),
                             sample_ms: common.sample_ms().min(20),
                             ns_per_tick: clock::ns(1),
                         };
@@ -128,7 +132,9 @@ pub struct Given {
     mode: String,
     bytes: usize,
     buffers: usize,
-    cores: [usize; 2],
+    threads: usize,
+    /// The processors of the threads, in turn.
+    cores: Vec<usize>,
     sample_ms: u64,
     /// So that the process need not find out again.
     ns_per_tick: f64,
@@ -185,18 +191,28 @@ fn run_child(given: &Given, library: Option<&PathBuf>) -> Result<Measured> {
 /// The process's side: measures, and prints what it measured.
 pub fn child(given: Given) -> Result<()> {
     clock::adopt(given.ns_per_tick);
-    let entry = systems().into_iter().find(|e| e.name == given.system);
-    let entry = entry.with_context(|| format!("no allocator {}", given.system))?;
-    check_preload(entry.preload)?;
-    let Given { bytes, cores, .. } = given;
-    let budget = clock::in_ticks(Duration::from_millis(given.sample_ms));
-    party::pin(cores[0])?;
     let measured = match &*given.mode {
-        "hot" => (entry.measure)(bytes, given.buffers, budget)?,
-        _ => cross::measure(bytes, cores, budget)?,
+        "hot" | "cross" => in_one_or_two(&given)?,
+        _ => threads::measure(&given)?,
     };
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
+}
+
+fn in_one_or_two(given: &Given) -> Result<Measured> {
+    let entry = systems().into_iter().find(|e| e.name == given.system);
+    let entry = entry.with_context(|| format!("no allocator {}", given.system))?;
+    check_preload(entry.preload)?;
+    let bytes = given.bytes;
+    let &[one, two] = &given.cores[..] else {
+        bail!("two processors are named, not {}", given.cores.len());
+    };
+    let budget = clock::in_ticks(Duration::from_millis(given.sample_ms));
+    party::pin(one)?;
+    match &*given.mode {
+        "hot" => (entry.measure)(bytes, given.buffers, budget),
+        _ => cross::measure(bytes, [one, two], budget),
+    }
 }
 
 /// Fails unless the library is there.

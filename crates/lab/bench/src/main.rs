@@ -63,6 +63,8 @@ enum Name {
     Service(Of<messages::Service>),
     /// Alloc and free of a pool's buffers and by whole allocators, in one thread and across two; memory untouched.
     Alloc(Of<alloc::Alloc>),
+    /// Alloc and free by 1, 2, 4 and 8 threads at once, by a pool, zones and whole allocators; memory untouched.
+    Threads(Of<alloc::Threads>),
     /// Alloc with the collection of used buffers, against pool size and number of receivers.
     Collect(Of<collect::Turns>),
     /// A buffer moved to another domain and given back, by each way that bytes travel, against a socket that carries them.
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Name::Stream(of) => of.run("stream"),
         Name::Service(of) => of.run("service"),
         Name::Alloc(of) => of.run("alloc"),
+        Name::Threads(of) => of.run("threads"),
         Name::Collect(of) => of.run("collect"),
         Name::Carriers(of) => of.run("carriers"),
         Name::Hops(of) => of.run("hops"),

@@ -71,6 +71,14 @@ impl Common {
         }
     }
 
+    /// All cores that this program may use, or those that are named.
+    pub fn processors(&self) -> Vec<usize> {
+        match &self.cores[..] {
+            [] => allowed(),
+            named => named.to_vec(),
+        }
+    }
+
     /// The two cores for sides that block.
     pub fn blocking_cores(&self) -> [usize; 2] {
         let [one, two] = self.cores();
@@ -102,14 +110,18 @@ impl Common {
 /// The cores that sides get if none are named. The first caller must not be pinned yet: see `main`.
 pub fn look() -> [usize; 2] {
     static FOUND: OnceLock<[usize; 2]> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let Ok(set) = rustix::thread::sched_getaffinity(None) else {
-            return [0, 1];
-        };
-        let mut ours = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
-        let one = ours.next().unwrap_or(0);
-        [one, ours.next().unwrap_or(one)]
+    *FOUND.get_or_init(|| match allowed()[..] {
+        [one, two, ..] => [one, two],
+        [one] => [one, one],
+        [] => [0, 1],
     })
+}
+
+/// The cores that the calling thread may use.
+fn allowed() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    all.filter(|&core| set.is_set(core)).collect()
 }
 
 /// A number of bytes such as 64, 4K, 1M.

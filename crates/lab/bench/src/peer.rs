@@ -143,6 +143,9 @@ fn serve<P: Peer>(case: &Case, role: Role, party: &Party, looks: bool) -> Result
     Ok(measured.into_iter().collect())
 }
 
+/// Trips that wait for what is made once.
+const FIRST: usize = 2;
+
 fn ping<P: Peer>(peer: &mut P, case: &Case) -> Result<Samples> {
     let mut samples = Samples::new(SAMPLES, 1);
     let mut stamp = 0u64;
@@ -161,7 +164,7 @@ fn ping<P: Peer>(peer: &mut P, case: &Case) -> Result<Samples> {
         trip(peer)?;
         warm += 1;
         let spent = clock::ticks() - begun;
-        if spent > budget / 4 && (warm > 2 * case.buffers || spent > budget) {
+        if warm > FIRST && spent > budget / 4 && (warm > 2 * case.buffers || spent > budget) {
             break;
         }
     }
@@ -172,7 +175,7 @@ fn ping<P: Peer>(peer: &mut P, case: &Case) -> Result<Samples> {
         let now = clock::ticks();
         let is_full = !samples.push(now - before);
         before = now;
-        if is_full && case.budget < LONG || now > end {
+        if is_full && case.budget < LONG || now > end && samples.are_enough() {
             peer.send(STOP)?;
             return Ok(samples);
         }

@@ -50,6 +50,9 @@ impl Measured {
     }
 }
 
+/// Fewest samples of a run, however long they take: in some of them other programs have the processor.
+const LEAST: usize = 16;
+
 /// Preallocated time samples. Pushing never allocates and never faults a page in.
 #[derive(Debug)]
 pub struct Samples {
@@ -81,6 +84,11 @@ impl Samples {
 
     pub fn is_empty(&self) -> bool {
         self.used == 0
+    }
+
+    /// Whether they are enough for a run whose time is over.
+    pub fn are_enough(&self) -> bool {
+        self.used >= LEAST
     }
 
     /// Median, 99th percentile, and the rate over the sum of all samples.
@@ -121,7 +129,7 @@ impl Samples {
 pub fn sample(budget: u64, batch: u32, mut once: impl FnMut() -> Result<u64>) -> Result<Samples> {
     let mut samples = Samples::new(1 << 17, batch);
     let end = clock::ticks() + budget;
-    while samples.push(once()?) && clock::ticks() < end {}
+    while samples.push(once()?) && (!samples.are_enough() || clock::ticks() < end) {}
     Ok(samples)
 }
 
@@ -132,7 +140,8 @@ pub fn hot(budget: u64, batch: u32, mut once: impl FnMut() -> Result<()>) -> Res
     loop {
         let took = clock::spent(&mut once)?;
         let spent = clock::ticks() - begun;
-        if spent >= budget / 4 && !samples.push(took) || spent > budget * 5 / 4 {
+        let is_full = spent >= budget / 4 && !samples.push(took);
+        if is_full || spent > budget * 5 / 4 && samples.are_enough() {
             return samples.finish("").context("no samples");
         }
     }

@@ -66,7 +66,8 @@ pub fn measure(bytes: usize, cores: [usize; 2], budget: u64) -> Result<Measured>
             if (number + 1) % u64::from(BATCH) == 0 && !stop.load(Ordering::Relaxed) {
                 let now = clock::ticks();
                 let warm = now - begun < budget / 4;
-                if !warm && !samples.push(now - before) || now - begun > budget * 5 / 4 {
+                let is_full = !warm && !samples.push(now - before);
+                if is_full || now - begun > budget * 5 / 4 && samples.are_enough() {
                     stop.store(true, Ordering::Relaxed);
                 }
                 before = now;

@@ -39,7 +39,7 @@ impl Bench for Fault {
                 party::each(number, &[core], |_, _| {
                     let mut samples = Samples::new(1 << 14, u32::try_from(PAGES)?);
                     let begun = Instant::now();
-                    while samples.is_empty() || begun.elapsed() < budget {
+                    while !samples.are_enough() || begun.elapsed() < budget {
                         if !samples.push(once(system)?) {
                             break;
                         }

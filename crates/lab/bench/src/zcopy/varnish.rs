@@ -2,7 +2,7 @@
 //! other libraries (`preload`). Objects that it has, asked for by wrk; Varnish has the first core, wrk the second. The
 //! paper's figure 10, and on from there. `hot`: one object; `cold`: objects of 512 MiB, at most 16384, at random.
 
-use super::cache::{cpu_of, on_core};
+use super::cache::{cpu_of, on_cores};
 use super::pairs::Ratio;
 use crate::bench::Bench;
 use crate::options::{Common, size};
@@ -145,7 +145,7 @@ fn started(common: &Common) -> Result<(Ended, Vec<Running>)> {
         .args(["child", "zc-origin", ""])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    on_core(&mut origin, common.cores()[0]);
+    on_cores(&mut origin, &common.cores()[..1]);
     let mut origin = Ended(origin.spawn()?);
     let mut line = String::new();
     BufReader::new(origin.0.stdout.take().context("no output")?).read_line(&mut line)?;
@@ -179,7 +179,7 @@ impl Running {
         if system != "stock" {
             command.env("LD_PRELOAD", library);
         }
-        on_core(&mut command, common.cores()[0]);
+        on_cores(&mut command, &common.cores()[..1]);
         let mut varnish = Running {
             system,
             manager: Ended(command.spawn()?),
@@ -241,7 +241,7 @@ impl Running {
             command.arg("-s").arg(path);
         }
         command.arg(&url).stdin(Stdio::null());
-        on_core(&mut command, common.cores()[1]);
+        on_cores(&mut command, &common.cores()[1..]);
         let server = self.server()?;
         let before = cpu_of(server)?;
         let begun = Instant::now();

@@ -215,7 +215,7 @@ pub fn run(load: Load) -> Result<Vec<Measured>> {
                 // Where there are none, the bench has said so.
                 counters = Counters::of(load.pid).ok();
             }
-            Some(begun) if begun.elapsed() > load.budget && served > 0 => {
+            Some(begun) if begun.elapsed() > load.budget && samples.are_enough() => {
                 let cpu = cpu_of(load.pid)? - cpu;
                 let measured = samples.finish("").context("no sample")?;
                 let seconds = begun.elapsed().as_secs_f64();

@@ -1,4 +1,5 @@
 //! `zc-cache`: GETs from a cache server over TCP on loopback, one server core, connections in a closed loop on the other.
+//! A server of several threads (`--threads`) has as many cores, and shares the client's if there is no other.
 //!
 //! `tranship` is ours as it is; `batched` is ours with every reply copied, all that are due in one call; `memcached` is Debian's. All servers of one set of values run at once, filled once; measured in
 //! turn.
@@ -7,7 +8,7 @@ mod load;
 mod served;
 
 pub use load::cpu_of;
-pub use served::{child, on_core};
+pub use served::{child, on_cores};
 
 use super::counters::Counters;
 use load::{Carrier, Load, fill, run, told};
@@ -19,7 +20,7 @@ use crate::options::{Common, size};
 use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row, bytes};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// Systems that can be named. The last ones run only if they are named.
 const SYSTEMS: [&str; 4] = ["tranship", "batched", "memcached", "vmsplice"];
@@ -55,6 +56,9 @@ pub struct Cache {
     /// Requests under way on each connection.
     #[arg(long, value_delimiter = ',', default_values = ["1", "8"])]
     depth: Vec<usize>,
+    /// Threads of the server, on a core each.
+    #[arg(long, value_delimiter = ',', default_values = ["1"])]
+    threads: Vec<usize>,
 }
 
 /// Servers that hold the same values.
@@ -62,6 +66,7 @@ struct Rig {
     servers: Vec<(&'static str, Served)>,
     value: usize,
     count: usize,
+    threads: usize,
     client_core: usize,
 }
 
@@ -95,11 +100,13 @@ impl Bench for Cache {
                 if mode == "udp" && value > LARGEST {
                     continue;
                 }
-                match Rig::start(common, &systems, value, set) {
-                    Ok(rig) => rig.measure(common, self, mode, &mut outcome),
-                    Err(error) => {
-                        outcome.failures += 1;
-                        eprintln!("FAILED: zc-cache, values of {}: {error:#}", bytes(value));
+                for &threads in &self.threads {
+                    match Rig::start(common, &systems, (value, set), threads) {
+                        Ok(rig) => rig.measure(common, self, mode, &mut outcome),
+                        Err(error) => {
+                            outcome.failures += 1;
+                            eprintln!("FAILED: zc-cache, values of {}: {error:#}", bytes(value));
+                        }
                     }
                 }
             }
@@ -138,10 +145,26 @@ fn systems(common: &Common, outcome: &mut Outcome) -> Vec<&'static str> {
 }
 
 impl Rig {
-    fn start(common: &Common, systems: &[&'static str], value: usize, set: usize) -> Result<Rig> {
+    fn start(
+        common: &Common,
+        systems: &[&'static str],
+        (value, set): (usize, usize),
+        threads: usize,
+    ) -> Result<Rig> {
         let count = (set / value).max(1);
-        let place = Given {
-            core: common.cores()[0],
+        let mut cores = common.processors();
+        ensure!(
+            (1..=cores.len()).contains(&threads),
+            "--threads {threads}: 1 to {}, the processors here",
+            cores.len()
+        );
+        // The client is on the second one.
+        if cores.len() > 1 {
+            cores[1..].rotate_left(1);
+        }
+        cores.truncate(threads);
+        let place = &Given {
+            cores,
             // Memory beside the values, and slabs that are not full.
             memory: (count * (value + 256)) as u64 * 3 / 2 + (96 << 20),
         };
@@ -160,6 +183,7 @@ impl Rig {
             servers,
             value,
             count,
+            threads,
             client_core: common.cores()[1],
         };
         for (system, served) in &rig.servers {
@@ -206,7 +230,7 @@ impl Rig {
                         ..self.load(common, served, carrier)
                     };
                     let key = Key::of(mode).op(client).payload(self.value);
-                    let key = key.with("depth", depth);
+                    let key = key.with("depth", depth).with("threads", self.threads);
                     let core = self.client_core;
                     Cell::of(system, key, move |number| {
                         let rows = party::each(number, &[core], |_, _| run(load))?;
@@ -230,9 +254,10 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
             };
             if other.system != row.system {
                 out.push(format!(
-                    "{} {}, {} under way, {}, over {}: {}",
+                    "{} {}, threads: {}, {} under way, {}, over {}: {}",
                     key.mode,
                     bytes(key.payload_bytes.unwrap_or(0)),
+                    key.counts.get("threads").unwrap_or(&1),
                     key.counts.get("depth").unwrap_or(&1),
                     key.op,
                     other.system,

@@ -22,9 +22,10 @@ const LONGEST: usize = 2 << 20;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Parameters of a server.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Given {
-    pub core: usize,
+    /// Its processors, a thread for each.
+    pub cores: Vec<usize>,
     /// Bytes that it may keep.
     pub memory: u64,
 }
@@ -53,14 +54,18 @@ impl Served {
     }
 
     /// One of [`OURS`].
-    pub fn ours(system: &str, place: Given) -> Result<Served> {
+    pub fn ours(system: &str, place: &Given) -> Result<Served> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["child", "zc-cache"])
-            .arg(serde_json::to_string(&(system, place.memory))?)
+            .arg(serde_json::to_string(&(
+                system,
+                place.memory,
+                place.cores.len(),
+            ))?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        on_core(&mut command, place.core);
+        on_cores(&mut command, &place.cores);
         let mut child = command.spawn().context("starting a server")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
@@ -80,14 +85,15 @@ impl Served {
     }
 
     /// Debian's memcached.
-    pub fn memcached(program: &Path, place: Given) -> Result<Served> {
+    pub fn memcached(program: &Path, place: &Given) -> Result<Served> {
         let folder = tempfile::tempdir()?;
         let ports = folder.path().join("ports");
         let mut command = Command::new(program);
         // -1: any port.
         command
             .args(["-l", "127.0.0.1", "-p", "-1", "-U", "-1"])
-            .args(["-t", "1", "-c", "4096", "-I", "2m"])
+            .args(["-t", &place.cores.len().to_string()])
+            .args(["-c", "4096", "-I", "2m"])
             .args(["-m", &(place.memory >> 20).to_string()])
             .env("MEMCACHED_PORT_FILENAME", &ports)
             .stdin(Stdio::null())
@@ -96,7 +102,7 @@ impl Served {
         if rustix::process::geteuid().is_root() {
             command.args(["-u", "root"]);
         }
-        on_core(&mut command, place.core);
+        on_cores(&mut command, &place.cores);
         let child = command.spawn();
         let child = child.with_context(|| format!("starting {}", program.display()))?;
         let mut served = Served {
@@ -128,12 +134,12 @@ impl Served {
     }
 }
 
-/// Has a program run on one core, and end with this one.
-pub fn on_core(command: &mut Command, core: usize) {
+/// Has a program run on these cores, and end with this one.
+pub fn on_cores(command: &mut Command, cores: &[usize]) {
+    let mut set = rustix::thread::CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
     let settle = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(core);
         rustix::thread::sched_setaffinity(None, &set)?;
         Ok(())
     };
@@ -150,7 +156,7 @@ pub fn debians() -> Option<PathBuf> {
 }
 
 /// The process that [`Served::ours`] starts.
-pub fn child((system, memory): (String, u64)) -> Result<()> {
+pub fn child((system, memory, threads): (String, u64, usize)) -> Result<()> {
     let (_, way) = OURS
         .iter()
         .find(|(name, _)| *name == system)
@@ -159,7 +165,7 @@ pub fn child((system, memory): (String, u64)) -> Result<()> {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         udp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         memory,
-        threads: 1,
+        threads,
         connections: 4096,
         longest: LONGEST,
         way: *way,
