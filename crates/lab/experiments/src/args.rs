@@ -82,7 +82,7 @@ impl Figure {
 #[derive(ClapArgs, Clone, Debug)]
 #[command(after_help = "\
 At scale 1 cbuf-fig9 takes a quarter of an hour, cbuf-fig10 and cbuf-fig11 65 s for each policy or target, cbuf-fig7 takes seconds. At a smaller scale quotas are set as often as the \
-manager can, every 100 ms, which is less often than the scale would have it: below 0.4 the figures show how it goes, and not how well.
+manager can, every 100 ms, which is less often than the scale would have it: below 0.4 rates and targets are not judged.
 Exit code 5: an ordering did not hold.")]
 pub(crate) struct ExperimentArgs {
     /// The figure.

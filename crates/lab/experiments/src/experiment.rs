@@ -58,7 +58,8 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
             false => real::play(args.figure, setting, args.scale)?,
         });
     }
-    let orderings = orderings::of(args.figure, &all);
+    let is_steered = args.simulated || args.scale >= orderings::STEERED;
+    let orderings = orderings::of(args.figure, &all, is_steered);
     report::write(args, &machine, &all, &orderings)?;
     Ok(orderings.iter().all(Ordering::held))
 }
