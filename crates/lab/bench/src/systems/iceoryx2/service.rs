@@ -13,15 +13,12 @@ use crate::case::{Case, Touch};
 use crate::party::Party;
 use crate::peer::{Peer, Role};
 
+type Asking = PendingResponse<Service, [u64], (), [u64], ()>;
+type Asked = ActiveRequest<Service, [u64], (), [u64], ()>;
+
 enum Side {
-    Caller(
-        Client<Service, [u64], (), [u64], ()>,
-        Option<PendingResponse<Service, [u64], (), [u64], ()>>,
-    ),
-    Worker(
-        Server<Service, [u64], (), [u64], ()>,
-        Option<ActiveRequest<Service, [u64], (), [u64], ()>>,
-    ),
+    Caller(Client<Service, [u64], (), [u64], ()>, Option<Asking>),
+    Worker(Server<Service, [u64], (), [u64], ()>, Option<Asked>),
 }
 
 pub struct Served {
