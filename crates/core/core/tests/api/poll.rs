@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::admin::StatRecord;
+use tranship_core::topics::Bell;
 use tranship_core::{
     ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Sender, poll as poll_set,
 };
@@ -32,6 +33,34 @@ fn settle(domain: &Domain, links: &mut [&mut Receiver]) {
 
 fn may_sleep(receiver: &mut Receiver) -> bool {
     receiver.arm().expect("pollable")
+}
+
+/// Beside a channel alone it is waited for on words, beside a descriptor on descriptors.
+#[test]
+fn a_bell_ends_a_wait_until_it_is_taken() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (_sender, mut receiver) = link(&a, &b, "quiet");
+    let (here, _there) = UnixStream::pair().expect("a pair");
+    let bell = Bell::new().expect("a bell");
+    let mut wait = |on_words: bool, timeout| {
+        let mut items = vec![PollItem::receiver(&mut receiver), PollItem::bell(&bell)];
+        if !on_words {
+            items.push(PollItem::readable(&here));
+        }
+        poll_set(&mut items, timeout).expect("poll")
+    };
+    for on_words in [true, false, true] {
+        thread::scope(|s| {
+            s.spawn(|| bell.ring());
+            assert_eq!(wait(on_words, None), [1]);
+        });
+        // It stays rung.
+        assert_eq!(wait(!on_words, None), [1]);
+        assert!(bell.take() && !bell.take());
+        let brief = Some(Duration::from_millis(1));
+        assert!(wait(true, brief).is_empty() && wait(false, brief).is_empty());
+    }
 }
 
 #[test]
