@@ -20,11 +20,12 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {
     let domain = connect::look(&args.view.connect)?;
     let names = names_of(&domain.admin().stat()?, &domain.admin().traces()?);
+    let is_pool = args.on || args.off || args.follow;
     let target = match &args.target {
-        Some(text) => names.target(text)?,
+        Some(text) => names.target(text, is_pool)?,
         None => Target::All,
     };
-    if args.on || args.off || args.follow {
+    if is_pool {
         let Target::Pool(pool) = target else {
             bail!("a pool is traced, and what is done with all of its buffers: name a pool");
         };
@@ -314,7 +315,8 @@ fn names_of(records: &[StatRecord], traces: &[Trace]) -> Names {
 }
 
 impl Names {
-    fn target(&self, text: &str) -> Result<Target> {
+    /// Returns the object of a name. `is_pool`: of a pool and a domain with that name, it is the pool.
+    fn target(&self, text: &str, is_pool: bool) -> Result<Target> {
         let parts: Vec<Option<u32>> = text.split(':').map(|part| part.parse().ok()).collect();
         if let [Some(pool), Some(slot), Some(generation)] = parts[..] {
             return Ok(Target::Buffer(BufferId::new(
@@ -329,10 +331,10 @@ impl Names {
         let domains = self.domains.iter().filter(|(id, name)| {
             name.as_str() == text || parts[..] == [Some(id.0)] || self.domain(**id) == text
         });
-        let pools = pools.map(|(id, _)| Target::Pool(*id));
-        let found: Vec<Target> = pools
-            .chain(domains.map(|(id, _)| Target::Domain(*id)))
-            .collect();
+        let mut found: Vec<Target> = pools.map(|(id, _)| Target::Pool(*id)).collect();
+        if !is_pool || found.is_empty() {
+            found.extend(domains.map(|(id, _)| Target::Domain(*id)));
+        }
         match found[..] {
             [one] => Ok(one),
             [] => bail!(
@@ -373,10 +375,16 @@ mod tests {
             ("camera", Target::Domain(DomainId(7))),
             ("8", Target::Domain(DomainId(8))),
         ] {
-            assert_eq!(names.target(text).expect(text), expected);
+            assert_eq!(names.target(text, false).expect(text), expected);
+        }
+        for (text, expected) in [
+            ("twice", Target::Pool(PoolId(4))),
+            ("camera", Target::Domain(DomainId(7))),
+        ] {
+            assert_eq!(names.target(text, true).expect(text), expected);
         }
         for (text, why) in [("twice", "2 pools and domains"), ("none", "3:17:2")] {
-            let error = names.target(text).expect_err(text).to_string();
+            let error = names.target(text, false).expect_err(text).to_string();
             assert!(error.contains(why), "{error}");
         }
     }
