@@ -84,6 +84,8 @@ pub struct Sender {
     most_bytes: u64,
     /// Whether a drop waits until a carrier has brought everything to its place.
     lingers: bool,
+    /// Number of messages that the receiver had taken at the last look.
+    taken: u32,
     /// Mask for looks at dead buffers: a first send looks if its number has none of these bits.
     look_mask: u32,
     pace: pace::Pace,
@@ -141,6 +143,7 @@ impl Sender {
             store: None,
             most_bytes: u64::MAX,
             lingers: false,
+            taken: 0,
             look_mask: FEW - 1,
             pace: pace::Pace::default(),
             pool: None,

@@ -16,18 +16,9 @@ const WARM: usize = 2;
 impl Collector {
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue. The dead go to the thread's cache. Nothing is waited for.
     ///
-    /// If the receiver `is_behind`, more buffers are queued than go round. In a pool with few buffers, or while they come
-    /// back in no order, it then looks at the next few, too. These dead are kept for callers without buffers.
-    ///
     /// Cost: one lock that is mostly free; no clock, no other locked instruction but the fence of the verdict.
     #[inline]
-    pub(super) fn collect_few(
-        &self,
-        memory: &Memory,
-        defer: &DeferProducer,
-        is_behind: bool,
-        are_few: bool,
-    ) {
+    pub(super) fn collect_few(&self, memory: &Memory, defer: &DeferProducer) {
         let Some(gc) = &mut self.at_once() else {
             return;
         };
@@ -44,7 +35,13 @@ impl Collector {
         }
         // Asked for long before they are looked at.
         gc.reader_set.prefetch(&[defer.queue().ahead(FEW)]);
-        if is_behind
+    }
+
+    /// Looks at the oldest [`FEW`] buffers of a sender's defer queue, of which there are more than go round: in a pool with few buffers, or while they come back
+    /// in no order. The dead are kept for callers without buffers.
+    #[cold]
+    pub(super) fn collect_more(&self, memory: &Memory, defer: &DeferProducer, are_few: bool) {
+        if let Some(gc) = &mut self.at_once()
             && (are_few || gc.unordered < order::UNORDERED)
             && let Some(few) = defer.queue().few::<FEW_SLOTS>()
         {

@@ -329,12 +329,19 @@ impl OwnPool {
     }
 
     /// Looks at the oldest [`FEW`](super::FEW) buffers of a sender's defer queue, unless a caller waits for memory:
-    /// that caller collects by itself, and no buffer goes past it. Looks at a few more if the receiver `is_behind`.
+    /// that caller collects by itself, and no buffer goes past it.
     #[inline]
-    pub(crate) fn collect_few(&self, defer: &DeferProducer, is_behind: bool, are_few: bool) {
+    pub(crate) fn collect_few(&self, defer: &DeferProducer) {
         if !self.waiters.is_contended() {
-            self.collector
-                .collect_few(&self.memory, defer, is_behind, are_few);
+            self.collector.collect_few(&self.memory, defer);
+        }
+    }
+
+    /// Looks at a few more of these buffers, if more are queued than go round, unless a caller waits for memory.
+    #[cold]
+    pub(crate) fn collect_more(&self, defer: &DeferProducer, are_few: bool) {
+        if !self.waiters.is_contended() {
+            self.collector.collect_more(&self.memory, defer, are_few);
         }
     }
 

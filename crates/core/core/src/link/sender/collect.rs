@@ -23,12 +23,10 @@ fn taken_look(length: u64, pool: &OwnPool) -> u32 {
         let bytes = u64::from(count).saturating_mul(length.max(LEAST));
         count < pool.slot_count() && bytes < pool.max_bytes()
     };
-    if has_more_than(256) {
-        TAKEN_LOOK
-    } else if has_more_than(128) {
-        TAKEN_LOOK / 2
-    } else {
-        FEW
+    match (has_more_than(256), has_more_than(128)) {
+        (true, _) => TAKEN_LOOK,
+        (false, true) => TAKEN_LOOK / 2,
+        (false, false) => FEW,
     }
 }
 
@@ -91,48 +89,16 @@ impl Sender {
             // The receiver's line, which it writes all the time: looked at rarely.
             let taken_look = taken_look(length, pool);
             if number.is_multiple_of(taken_look) {
-                // A send that finds no room meets an impossible head again, and reports it.
-                let _ = self.producer.look(self.link.ring.their_head());
+                #[allow(clippy::cast_possible_truncation)] // compared with others nearby
+                (self.taken = self.link.ring.their_head() as u32);
             }
-            #[allow(clippy::cast_possible_truncation)] // compared with others nearby
-            let taken = self.producer.known_head() as u32;
-            if defer.is_due(FEW, taken) {
+            if defer.is_due(FEW, self.taken) {
+                pool.collect_few(defer);
                 // The receiver has been behind: buffers that wait longer than others only make the circulation longer.
-                let is_behind = defer.is_due(2 * FEW + taken_look, taken);
-                pool.collect_few(defer, is_behind, taken_look == FEW);
+                if defer.is_due(FEW + taken_look, self.taken) {
+                    pool.collect_more(defer, taken_look == FEW);
+                }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Domain, PoolOptions, Receiver};
-    use tranship_testkit::Watchdog;
-
-    /// A sender whose receiver keeps up takes the long way, which looks for room, for no message.
-    #[test]
-    fn a_look_for_dead_buffers_finds_room_too() {
-        let _dog = Watchdog::new();
-        let here = Domain::embedded().expect("a domain");
-        let socket = here.socket_path().expect("a socket");
-        let there = Domain::builder().helper_thread(true).socket(socket);
-        let there = there.connect().expect("a domain");
-        let pool = here.create_pool(PoolOptions::new(8 << 20).slots(1024));
-        let pool = pool.expect("a pool");
-        let listener = here.listen::<Sender>("x").expect("a listener");
-        let (mut sender, mut receiver) = std::thread::scope(|s| {
-            let receiver = s.spawn(|| there.open::<Receiver>("x").expect("a receiver"));
-            let sender = listener.accept().expect("a sender");
-            (sender, receiver.join().expect("no panic"))
-        });
-        for sent in 0..TAKEN_LOOK {
-            assert_eq!(sender.producer.known_head(), 0, "of {sent}");
-            let buf = pool.copy(b"x").expect("a buffer").freeze();
-            sender.send(buf).expect("sent");
-            drop(receiver.recv().expect("received"));
-        }
-        assert_eq!(sender.producer.known_head(), u64::from(TAKEN_LOOK) - 1);
     }
 }
