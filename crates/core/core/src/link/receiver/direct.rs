@@ -135,8 +135,18 @@ impl Receiver {
         // Needs nothing of the line, so it is under way before the line is here.
         self.ask_for(&carries, self.guess.next());
         let (word, reference) = descriptor::named(carries, first, line)?;
-        let at_hand = self.at_hand.as_ref().filter(|pool| pool.has(&reference))?;
-        let (foreign, slot) = (at_hand.foreign(), reference.id.slot());
+        let at_hand = self
+            .at_hand
+            .as_ref()
+            .filter(|at_hand| at_hand.pool == reference.id.pool())?;
+        let slot = reference.id.slot();
+        // SAFETY: `ins` keeps the assignment, which keeps the pool.
+        let foreign = unsafe { at_hand.foreign.as_ref() };
+        if slot >= at_hand.slots
+            || !foreign.is_here(reference.offset, reference.length, reference.serial)
+        {
+            return None;
+        }
         let ptr = foreign.at(reference.offset);
         // The cache miss begins now; the locked instruction below would hold it up.
         self.ask_for(&carries, ptr.as_ptr());
@@ -145,7 +155,7 @@ impl Receiver {
         // SAFETY: `ins` keeps the counters, of which there are as many as slots.
         let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
         if at_hand.forwarded {
-            take_forwarded(foreign, reference, rcvd)?;
+            take_forwarded(foreign, &reference, rcvd)?;
         } else {
             let raise = || {
                 foreign.receive(slot);
@@ -193,10 +203,9 @@ impl Receiver {
 /// A message of the pool's own writer needs no check of its generation.
 const UNCHECKED: Option<fn() -> Result<(), Infallible>> = None;
 
-/// Receives a buffer from a sender that is not the pool's writer. A call, so that the other way stays short. By value: the
-/// reference otherwise lies in memory on that way, too.
+/// Receives a buffer from a sender that is not the pool's writer. A call, so that the other way stays short.
 #[inline(never)]
-fn take_forwarded(foreign: &ForeignPool, of: Reference, rcvd: &AtomicU32) -> Option<()> {
+fn take_forwarded(foreign: &ForeignPool, of: &Reference, rcvd: &AtomicU32) -> Option<()> {
     let slot = of.id.slot();
     let raise = || {
         foreign.receive_shared(slot);
