@@ -5,16 +5,15 @@
 //! allocator is called in the same way, as programs call it.
 
 mod cross;
+mod process;
 mod threads;
 
+pub use process::Given;
 pub use threads::Threads;
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result, bail};
 
 use crate::bench::Bench;
 use crate::clock;
@@ -26,6 +25,7 @@ use crate::stats::{Measured, hot};
 use crate::systems::allocators::{Allocator, MALLOCS, Malloc, Mmap, Preload};
 use crate::systems::tranship::Zones;
 use cross::BATCH;
+use process::{check_preload, library, run_child};
 
 const PAGE: usize = 4096;
 /// Sizes when none are asked for: small ones, then 1 to 256 pages.
@@ -125,69 +125,6 @@ impl Bench for Alloc {
     }
 }
 
-/// Task of one process.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Given {
-    system: String,
-    mode: String,
-    bytes: usize,
-    buffers: usize,
-    threads: usize,
-    /// The processors of the threads, in turn.
-    cores: Vec<usize>,
-    sample_ms: u64,
-    /// So that the process need not find out again.
-    ns_per_tick: f64,
-}
-
-/// The library that a system must have preloaded, if any; `None`, and a word about it, if it is not here.
-fn library(name: &str, preload: Option<Preload>) -> Option<Option<PathBuf>> {
-    let Some(preload) = preload else {
-        return Some(None);
-    };
-    let found = find(&preload);
-    if found.is_none() {
-        let Preload { file, get } = preload;
-        eprintln!("SKIPPED: {name}: no {file} here: {get}");
-    }
-    found.map(Some)
-}
-
-/// The library's path: beside this program, or where this machine has its libraries.
-fn find(preload: &Preload) -> Option<PathBuf> {
-    let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
-    let program = std::env::current_exe().ok()?;
-    let beside = program.parent()?.to_str()?.to_owned();
-    [
-        beside,
-        format!("/usr/lib/{triple}"),
-        format!("/lib/{triple}"),
-        "/usr/lib64".into(),
-        "/usr/lib".into(),
-        "/usr/local/lib".into(),
-    ]
-    .into_iter()
-    .map(|dir| PathBuf::from(dir).join(preload.file))
-    .find(|path| path.exists())
-}
-
-/// Runs this program with that library preloaded; returns what it measured.
-fn run_child(given: &Given, library: Option<&PathBuf>) -> Result<Measured> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command
-        .args(["child", "alloc", &serde_json::to_string(given)?])
-        .env_remove("LD_PRELOAD");
-    if let Some(path) = library {
-        command.env("LD_PRELOAD", path);
-    }
-    let output = command
-        .output()
-        .context("starting a process of this program")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}", said.trim());
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
 /// The process's side: measures, and prints what it measured.
 pub fn child(given: Given) -> Result<()> {
     clock::adopt(given.ns_per_tick);
@@ -213,17 +150,6 @@ fn in_one_or_two(given: &Given) -> Result<Measured> {
         "hot" => (entry.measure)(bytes, given.buffers, budget),
         _ => cross::measure(bytes, [one, two], budget),
     }
-}
-
-/// Fails unless the library is there.
-fn check_preload(preload: Option<Preload>) -> Result<()> {
-    if let Some(preload) = preload {
-        // The loader only warns when it cannot preload; then we would measure the wrong one.
-        let maps = std::fs::read_to_string("/proc/self/maps")?;
-        let stem = preload.file.split(".so").next().unwrap_or(preload.file);
-        ensure!(maps.contains(stem), "{} was not preloaded", preload.file);
-    }
-    Ok(())
 }
 
 /// Takes `held` blocks and gives them back, again and again.

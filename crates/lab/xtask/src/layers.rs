@@ -152,7 +152,8 @@ impl Rank {
         let Rank { folder, name, .. } = self;
         match *folder {
             "apps" => format!("apps/{name}/Cargo.toml"),
-            _ if folder == name => format!("crates/{name}/Cargo.toml"),
+            // Folders of one crate.
+            "items" | "block" => format!("crates/{name}/Cargo.toml"),
             _ => format!("crates/{folder}/{name}/Cargo.toml"),
         }
     }

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow};
 use rustix::time::{ClockId, clock_gettime};
 use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 
-use super::{Given, check_preload, library, run_child};
+use super::process::{Given, check_preload, library, run_child};
 use crate::bench::Bench;
 use crate::clock;
 use crate::options::{Common, size};
