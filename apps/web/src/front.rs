@@ -25,7 +25,7 @@ use crate::word::Word;
 use client::{Client, Read};
 use conn::Flushed;
 use roll::Rolls;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::fmt::Write;
@@ -110,8 +110,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// Bytes of a first read, and of reads while a connection has more.
 const READ: usize = 4096;
 const READ_MORE: usize = 64 << 10;
-/// Looks for events before replies are looked for.
-const ROUNDS: usize = 4;
 /// Messages of a connection that may be unanswered before no more is read from it.
 const AHEAD: u32 = 8;
 /// Time for a client to read the last reply of a connection that is ended early.
@@ -206,7 +204,34 @@ impl<B: Behind> Front<B> {
                     .map(|look| look.saturating_duration_since(Instant::now())),
                 false => Some(Duration::ZERO),
             };
-            self.take_events(&mut events, limit)?;
+            let limit = limit.map(timespec);
+            events.clear();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                limit.as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.now = Instant::now();
+            for event in &events {
+                match event.data.u64() {
+                    BEHIND => {
+                        self.behind.woken();
+                        self.streams.iter_mut().for_each(Streams::woken);
+                    }
+                    data if data > u64::from(u32::MAX) => {
+                        let at = usize::try_from(LISTENER - 2 - data).unwrap_or(0);
+                        self.accept(at);
+                    }
+                    data => self.event(data, event.flags),
+                }
+            }
+            if !events.is_empty() {
+                self.worked = self.now;
+                self.look_soon();
+            }
             self.take_streams();
             self.send();
             self.take_replies();
@@ -226,47 +251,6 @@ impl<B: Behind> Front<B> {
                 self.look_soon();
             }
         }
-    }
-
-    /// Takes events: those that are there, or come within `limit`, and those that come meanwhile. Clients that were
-    /// answered together ask again together: so their requests stay together on their way.
-    fn take_events(&mut self, events: &mut Vec<Event>, limit: Option<Duration>) -> io::Result<()> {
-        let mut limit = limit;
-        for _ in 0..ROUNDS {
-            events.clear();
-            let room = rustix::buffer::spare_capacity(events);
-            match epoll::wait(&self.epoll, room, limit.map(timespec).as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            self.now = Instant::now();
-            if events.is_empty() {
-                break;
-            }
-            let mut woken = false;
-            for event in &*events {
-                match event.data.u64() {
-                    BEHIND => {
-                        woken = true;
-                        self.behind.woken();
-                        self.streams.iter_mut().for_each(Streams::woken);
-                    }
-                    data if data > u64::from(u32::MAX) => {
-                        let at = usize::try_from(LISTENER - 2 - data).unwrap_or(0);
-                        self.accept(at);
-                    }
-                    data => self.event(data, event.flags),
-                }
-            }
-            self.worked = self.now;
-            self.look_soon();
-            // Replies come first.
-            if woken || !self.behind.arm() {
-                break;
-            }
-            limit = Some(Duration::ZERO);
-        }
-        Ok(())
     }
 
     /// Looks at all connections within a tick: something has changed, or may change.
