@@ -361,7 +361,9 @@ impl DomainCore {
     }
 
     /// Returns the manager's state, record after record. If no record comes for the manager timeout, the manager hangs.
+    /// Another thread's call ends first.
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
+        let _alone = lock(&self.surveys);
         let asked = self.ask(|req| Request::Stat { req }, &[])?;
         let mut records = Vec::new();
         let ended = loop {

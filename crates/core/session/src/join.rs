@@ -63,6 +63,7 @@ impl DomainCore {
                 key,
             },
             control_pages: ControlPages::new(welcome.control_page),
+            surveys: Mutex::new(()),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),
             register: Register::default(),
             pressure: MemoryPressure::default(),

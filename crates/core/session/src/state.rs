@@ -45,7 +45,9 @@ pub struct Shared {
     pub name: String,
     pub home: Home,
     pub(super) control_pages: ControlPages,
-    /// The manager's socket. Taken before any other lock, never while one of them is held.
+    /// Held while records of the manager's state come: a manager sends a client one survey at a time. Taken before `conn`.
+    pub(super) surveys: Mutex<()>,
+    /// The manager's socket. Taken before any other lock but `surveys`, never while one of them is held.
     pub(super) conn: Mutex<Conn>,
     /// The domain's objects.
     pub register: Register,

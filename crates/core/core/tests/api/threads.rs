@@ -8,6 +8,17 @@ use tranship_core::{Buffer, ChannelOptions, WhenFull};
 use tranship_testkit::{Random, payload};
 
 #[test]
+fn threads_of_one_domain_ask_for_the_managers_state_at_once() {
+    let _dog = dog();
+    let (a, _b) = pair();
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| (0..50).for_each(|_| drop(a.admin().stat().expect("the state"))));
+        }
+    });
+}
+
+#[test]
 fn threads_allocate_send_and_drop_clones_and_contents_hold() {
     let _dog = dog();
     let random = Random::printed("threads");

@@ -218,7 +218,8 @@ impl Fresh {
 }
 
 /// Writes a program that maturin calls as cargo. It builds the extension module with the features of the whole workspace, and without
-/// maturin's variables, as `scripts/tests.sh` has built it. Otherwise most crates would be built again.
+/// maturin's and pip's variables, as `scripts/tests.sh` has built it. Otherwise crates would be built again, among them the module
+/// and the test program that others run meanwhile.
 fn with_all_features(folder: &Path) -> PathBuf {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let release = if cfg!(debug_assertions) {
@@ -226,9 +227,13 @@ fn with_all_features(folder: &Path) -> PathBuf {
     } else {
         " --release"
     };
+    // The build of the Python bindings depends on it.
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = path.replace('\'', r"'\''");
     let text = format!(
         "#!/bin/sh
 [ \"$1\" = rustc ] || exec {cargo} \"$@\"
+export PATH='{path}'
 unset PYTHON_SYS_EXECUTABLE $(env | sed -n 's/^\\(PYO3_[A-Z_]*\\)=.*/\\1/p')
 exec {cargo} build --workspace --all-targets{release} --message-format json-render-diagnostics
 "
