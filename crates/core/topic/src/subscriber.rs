@@ -21,8 +21,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 const WORTH_NS: u64 = 50_000;
 /// The most looks beside the ring in one call of `try_recv`.
 const TURNS: u32 = 4;
-/// The number of looks at empty rings before the first look beside them.
-const FEW: u32 = 256;
 /// The number of calls of `try_recv` between two looks for further publishers of this process, which send no news.
 const SEEK: u32 = 1024;
 
@@ -154,7 +152,7 @@ impl Subscriber {
     #[inline]
     pub fn recv(&mut self) -> Result<Message, Error> {
         loop {
-            if let Some(message) = self.next(true)? {
+            if let Some(message) = self.try_recv()? {
                 return Ok(message);
             }
             self.pause(None);
@@ -169,7 +167,7 @@ impl Subscriber {
         let begun = Instant::now();
         let deadline = begun.checked_add(timeout);
         loop {
-            if let Some(message) = self.next(true)? {
+            if let Some(message) = self.try_recv()? {
                 return Ok(message);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -263,13 +261,6 @@ impl Subscriber {
     /// As [`recv`](Subscriber::recv).
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
-        self.next(false)
-    }
-
-    /// Looks for the next message. With `spins`, and as the options say, looks at empty rings for a moment before it looks
-    /// for anything else.
-    #[inline(always)]
-    fn next(&mut self, mut spins: bool) -> Result<Option<Message>, Error> {
         // A forked child does not have the mappings that a look reads and writes.
         topics::check_fork(&self.domain)?;
         if self.ahead.is_some() {
@@ -301,7 +292,6 @@ impl Subscriber {
                     // The manager may be away. While there are lines, no sleep looks for deaths.
                     self.look_for_death();
                 }
-                Look::Nothing if std::mem::take(&mut spins) && self.spin(FEW) => continue,
                 Look::Nothing => {}
             }
             turns += 1;
@@ -471,7 +461,7 @@ impl Subscriber {
             return topics::idle(&self.domain, deadline);
         }
         let begun = monotonic_ns();
-        if self.spin(u32::MAX) {
+        if self.spin() {
             self.spins = true;
             return;
         }
@@ -490,14 +480,14 @@ impl Subscriber {
         }
     }
 
-    /// Looks again and again, as the options say, at most `most` times. Returns true if there is something to look at.
-    fn spin(&self, most: u32) -> bool {
+    /// Looks again and again, as the options say. Returns true if there is something to look at.
+    fn spin(&self) -> bool {
         let spins = match self.options.wait {
             Wait::Spin => 1 << 16,
             Wait::SpinThenSleep(spins) if self.spins => spins,
             Wait::SpinThenSleep(_) | Wait::Sleep => 0,
         };
-        (0..spins.min(most)).any(|_| {
+        (0..spins).any(|_| {
             std::hint::spin_loop();
             self.is_ready()
         })
