@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Parameters of a server.
 #[derive(Debug, Clone)]
 pub struct Given {
-    /// Its processors, a thread for each.
+    /// The processors of the server, one for each of its threads.
     pub cores: Vec<usize>,
     /// Bytes that it may keep.
     pub memory: u64,
