@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
         output::stage(args.json, &setting.name, number, settings.len());
         // How many pages the programs use when nothing is short depends on the machine.
         if let Some(first) = all.first().filter(|_| !args.simulated) {
-            setting.limit_pages = plan::limit(Played::most_granted(first));
+            setting.limit_pages = plan::limit(first.used());
         }
         let setting = &setting;
         all.push(match args.simulated {

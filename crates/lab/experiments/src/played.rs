@@ -2,7 +2,7 @@
 
 use crate::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK, PERIODS, Setting, WARM};
 use crate::residency::Residency;
-use crate::sim::{self, AppFigures, Run};
+use crate::sim::{self, AppFigures, Frame, Run};
 
 #[derive(Debug)]
 pub(crate) struct Played {
@@ -64,18 +64,15 @@ impl Played {
         [own.iter().sum(), other]
     }
 
-    /// The most that was granted at once, pages.
-    pub fn most_granted(&self) -> f64 {
+    /// Pages in use at the peak, the median of all looks. For some moments the server has many more.
+    pub fn used(&self) -> f64 {
+        let (from, to) = self.peak();
         let frames = self.run.frames.iter();
-        let granted = frames.map(|f| f.pools.iter().map(|p| p.resident_bytes).sum());
-        whole_pages(granted.max().unwrap_or(0))
-    }
-
-    /// The most that was in use at once, pages.
-    pub fn most_used(&self) -> f64 {
-        let frames = self.run.frames.iter();
-        let used = frames.map(|f| f.pools.iter().map(|p| p.live_bytes).sum());
-        whole_pages(used.max().unwrap_or(0))
+        let frames = frames.filter(|frame| (from..to).contains(&frame.at_ms));
+        let used = |frame: &Frame| frame.pools.iter().map(|p| p.live_bytes).sum();
+        let mut used: Vec<u64> = frames.map(used).collect();
+        used.sort_unstable();
+        whole_pages(used.get(used.len() / 2).copied().unwrap_or(0))
     }
 }
 

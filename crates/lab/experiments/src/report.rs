@@ -65,7 +65,7 @@ fn summary(all: &[Played]) -> Table {
         table.row(vec![
             played.setting.name.clone(),
             played.setting.limit_pages.to_string(),
-            format!("{:.0}", played.most_used()),
+            format!("{:.0}", played.used()),
             format!("{:.0}", server.per_second),
             percent(server.share),
             format!("{:.0}", quotas[0]),
@@ -113,7 +113,7 @@ fn answer(
             "limit_pages": played.setting.limit_pages,
             "target": played.setting.target,
             "period_ms": played.run.period_ms,
-            "most_used_pages": played.most_used(),
+            "used_pages": played.used(),
             "before": spans[0],
             "peak": spans[1],
             "after": spans[2],
