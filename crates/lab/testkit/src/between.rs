@@ -37,6 +37,7 @@ struct Line {
     keeps: Keeps,
     kept: Kept,
     client: Option<Arc<OwnedFd>>,
+    passed: u64,
 }
 
 impl Between {
@@ -52,6 +53,7 @@ impl Between {
             keeps,
             kept: Kept::new(),
             client: None,
+            passed: 0,
         }));
         let (manager, passed) = (manager.to_owned(), line.clone());
         thread::spawn(move || pass_on(&listener, &manager, &passed));
@@ -75,6 +77,11 @@ impl Between {
     /// Says whether something was kept back.
     pub fn has_kept(&self) -> bool {
         !locked(&self.line).kept.is_empty()
+    }
+
+    /// Returns the number of the manager's messages that were passed on.
+    pub fn passed(&self) -> u64 {
+        locked(&self.line).passed
     }
 
     /// Passes on what was kept back, and keeps nothing from now on.
@@ -102,6 +109,7 @@ fn pass_on(listener: &OwnedFd, manager: &Path, line: &Mutex<Line>) {
         scope.spawn(|| while passes(&client, &manager) {});
         while let Ok((bytes, fds)) = receive(&manager) {
             let mut line = locked(line);
+            line.passed += 1;
             let is_open = matches!(decode(&bytes), Ok(Event::PoolOpen { .. }));
             let keeps = match line.keeps {
                 Keeps::Nothing => false,

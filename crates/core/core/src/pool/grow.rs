@@ -39,9 +39,9 @@ const UNASKED_BYTES: u64 = 4 << 20;
 const MADE_BYTES: u64 = 64 << 20;
 
 impl Memory {
-    /// Makes chunks until a run of that many pages fits. Each answer of the manager may take `prompt`.
-    pub(super) fn grow_for(&self, pages: u32, prompt: Duration) -> Growth {
-        self.grow_until(prompt, What::All, |memory| {
+    /// Makes chunks until a run of that many pages fits, as [`grow_until`](Memory::grow_until) does.
+    pub(super) fn grow_for(&self, pages: u32, prompt: Duration, asks: bool) -> Growth {
+        self.grow_until(prompt, asks, What::All, |memory| {
             let runs = &lock(&memory.store).runs;
             let free = memory.registration.max_bytes / PAGE - runs.total_used_pages();
             runs.plan_growth(pages)
@@ -65,10 +65,12 @@ impl Memory {
         }
     }
 
-    /// Makes chunks until the plan for them is empty.
+    /// Makes chunks until the plan for them is empty. Each answer of the manager may take `prompt`. Without `asks` only a
+    /// request that is under way goes on.
     pub(super) fn grow_until(
         &self,
         prompt: Duration,
+        asks: bool,
         what: What,
         plan: impl Fn(&Memory) -> Result<Vec<u32>, Growth>,
     ) -> Growth {
@@ -77,7 +79,7 @@ impl Memory {
             let seen = self.domain().wake();
             let mut resizing = lock(&self.resizing);
             let progress = resizing.progress;
-            let growth = self.go_on(&mut resizing, what, &plan);
+            let growth = self.go_on(&mut resizing, asks, what, &plan);
             if growth != Growth::Late {
                 return growth;
             }
@@ -98,6 +100,7 @@ impl Memory {
     fn go_on(
         &self,
         resizing: &mut Resizing,
+        asks: bool,
         what: What,
         plan: &impl Fn(&Memory) -> Result<Vec<u32>, Growth>,
     ) -> Growth {
@@ -105,6 +108,7 @@ impl Memory {
             let Some(growing) = resizing.growing.take() else {
                 match plan(self) {
                     Ok(plan) if plan.is_empty() => return Growth::Fits,
+                    Ok(_) if !asks => return Growth::No(resizing.refused),
                     Ok(plan) => match self.begin(resizing, what, plan.into()) {
                         Ok(growing) => resizing.growing = Some(growing),
                         Err(error) => return Growth::No(limit(&error)),
@@ -133,7 +137,8 @@ impl Memory {
                     tracing::debug!(pool = %self.registration.id, %error, "no chunk");
                     self.give_up_part();
                     resizing.ask_first |= is_short(&error);
-                    return Growth::No(limit(&error));
+                    resizing.refused = limit(&error);
+                    return Growth::No(resizing.refused);
                 }
             }
         }

@@ -42,8 +42,8 @@ impl Memory {
         u32::try_from(bytes / PAGE).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn grow_large(&self, pages: u32, prompt: Duration) -> Growth {
-        self.grow_until(prompt, What::Large, |memory| {
+    pub(super) fn grow_large(&self, pages: u32, prompt: Duration, asks: bool) -> Growth {
+        self.grow_until(prompt, asks, What::Large, |memory| {
             let store = lock(&memory.store);
             if store.large.is_ready(pages) {
                 return Ok(Vec::new());

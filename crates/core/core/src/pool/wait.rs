@@ -7,7 +7,7 @@ use super::grow::{Growth, PROMPT};
 use super::memory::Memory;
 use super::own::OwnPool;
 use super::raw::RawBuf;
-use super::resizing::What;
+use super::resizing::{Asks, What};
 use crate::base::{lock, millis};
 use crate::domain::PATIENCE;
 use crate::error::{Error, ErrorKind, Limit, Shortage};
@@ -52,7 +52,7 @@ impl OwnPool {
         self.domain().catch_up();
         let mut limit = Limit::Queue;
         if self.waiters.count() == 0 {
-            match self.attempt(len, patience.prompt()) {
+            match self.attempt(len, patience.prompt(), true) {
                 Ok(buf) => {
                     self.say_use();
                     return Ok(buf);
@@ -73,6 +73,9 @@ impl OwnPool {
     /// Returns the last place in the queue. No caller passes one that has a place, until that one
     /// [leaves](OwnPool::leave_queue).
     pub(crate) fn join_queue(&self) -> u64 {
+        // The caller has just asked.
+        let quota = self.quota_bytes();
+        lock(&self.memory.resizing).asks.begin(quota);
         let ticket = self.waiters.join();
         self.domain().pressure.enter();
         self.waiters.set_contended(&self.memory, true);
@@ -81,6 +84,8 @@ impl OwnPool {
     }
 
     pub(crate) fn leave_queue(&self, ticket: u64, since: Instant) {
+        // The next caller in the queue asks at once.
+        lock(&self.memory.resizing).asks = Asks::default();
         self.waiters.leave(ticket, since, |is_empty| {
             self.domain().pressure.leave();
             if is_empty {
@@ -107,19 +112,27 @@ impl OwnPool {
     fn first_in_queue(&self, len: usize, need: u64) -> Result<Result<RawBuf, Limit>, Error> {
         self.domain().catch_up();
         self.memory.check_need(need)?;
-        Ok(self.attempt(len, Duration::ZERO))
+        let quota = self.quota_bytes();
+        let mut resizing = lock(&self.memory.resizing);
+        let asks = resizing.asks.is_due(quota);
+        if asks {
+            resizing.asks.begin(quota);
+        }
+        drop(resizing);
+        Ok(self.attempt(len, Duration::ZERO, asks))
     }
 
-    /// Tries everything but waiting for a release of memory. Each answer of the manager may take `prompt`.
-    fn attempt(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
+    /// Tries everything but waiting for a release of memory. `asks`: the manager may be asked for memory. Each answer may
+    /// take `prompt`.
+    fn attempt(&self, len: usize, prompt: Duration, asks: bool) -> Result<RawBuf, Limit> {
         if self.memory.sizes.is_large(len) {
-            return self.attempt_large(len, prompt);
+            return self.attempt_large(len, prompt, asks);
         }
         if let Some(buf) = self.take(len) {
             return Ok(buf);
         }
         let pages = self.memory.pages_for(len);
-        if self.memory.grow_for(pages, prompt) == Growth::Fits
+        if self.memory.grow_for(pages, prompt, asks) == Growth::Fits
             && let Some(buf) = self.take(len)
         {
             return Ok(buf);
@@ -130,7 +143,7 @@ impl OwnPool {
             return Ok(buf);
         }
         // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
-        let growth = self.memory.grow_for(pages, prompt);
+        let growth = self.memory.grow_for(pages, prompt, asks);
         match self.take(len) {
             Some(buf) => Ok(buf),
             // Dead buffers cannot be found before the manager has named all readers.
@@ -140,13 +153,13 @@ impl OwnPool {
     }
 
     /// Tries to allocate a large buffer of level `none`.
-    fn attempt_large(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
+    fn attempt_large(&self, len: usize, prompt: Duration, asks: bool) -> Result<RawBuf, Limit> {
         let memory = &self.memory;
         // Dead buffers go first: they count against the quota.
         let _ = self.collector.collect_all(memory);
         memory.give_back_large();
         let pages = memory.pages_of_large(len);
-        if memory.grow_large(pages, prompt) == Growth::Fits
+        if memory.grow_large(pages, prompt, asks) == Growth::Fits
             && let Some(buf) = memory.take_large(pages, len)
         {
             return Ok(buf);
@@ -159,7 +172,7 @@ impl OwnPool {
             memory.return_free_chunks(0);
         }
         drop(one);
-        let growth = memory.grow_large(pages, prompt);
+        let growth = memory.grow_large(pages, prompt, asks);
         match memory.take_large(pages, len) {
             Some(buf) => Ok(buf),
             None if !good => Err(Limit::Late),
@@ -183,7 +196,7 @@ impl OwnPool {
         let begun = Instant::now();
         loop {
             let seen = self.domain().wake();
-            let limit = match self.memory.grow_until(PROMPT, What::All, plan) {
+            let limit = match self.memory.grow_until(PROMPT, true, What::All, plan) {
                 Growth::Fits => return Ok(()),
                 Growth::Late if begun.elapsed() < PATIENCE => {
                     self.domain().wait_news(seen, None);
@@ -288,7 +301,8 @@ impl OwnPool {
                 return Err(self.out_of_memory(need, limit, started));
             }
             self.say_use();
-            self.wait_for_release(local, &seen, left.min(longest));
+            let asks_in = lock(&self.memory.resizing).asks.left();
+            self.wait_for_release(local, &seen, left.min(longest).min(asks_in));
         }
     }
 

@@ -1,11 +1,16 @@
 //! Quotas that are set from outside, while what they are for is in use.
 
 use crate::kit::*;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranship_core::error::{Limit, RefusalCode, Shortage};
 use tranship_core::heap::{Heap, HeapOptions};
-use tranship_core::{Aggregate, ChannelOptions, ErrorKind, Pool, PoolId, PoolOptions, Trust};
+use tranship_core::{
+    Aggregate, ChannelOptions, Domain, ErrorKind, Pool, PoolId, PoolOptions, Trust,
+};
+use tranship_testkit::{Between, Keeps};
 
 #[test]
 fn a_pool_gets_what_its_quota_says_from_now_on() {
@@ -126,6 +131,55 @@ fn wait_for_a_quota(pool: &Pool, len: usize, set: impl Fn(usize)) {
         for blocked in blocked {
             blocked.join().expect("a thread").expect("memory");
         }
+    });
+}
+
+/// The manager tells no pool of memory that others give back. A caller that waits asks for it now and then.
+#[test]
+fn callers_that_wait_leave_the_manager_in_peace() {
+    let _dog = dog();
+    let manager = Domain::builder().name("a").embedded().expect("embedded");
+    let socket = manager.socket_path().expect("a socket");
+    let between = Between::new(&socket, Keeps::Nothing).expect("a socket");
+    let domain = Domain::builder().name("short").socket(between.socket());
+    let domain = domain.connect().expect("connect");
+    let pool = pool(&domain, 4);
+    manager.admin().set_quota(pool.id(), 0).expect("set");
+    until(|| pool.stats().quota_bytes == 0 && pool.stats().chunk_bytes_present == 0);
+    let (before, begun) = (between.passed(), Instant::now());
+    for sleeps in [true, false] {
+        let end = Instant::now() + Duration::from_millis(300);
+        match sleeps {
+            true => drop(
+                pool.alloc_timeout(100, Duration::from_millis(300))
+                    .expect_err("no quota"),
+            ),
+            false => {
+                let mut alloc = pin!(pool.alloc_async(100));
+                let mut none = Context::from_waker(Waker::noop());
+                while Instant::now() < end {
+                    assert!(
+                        alloc.as_mut().poll(&mut none).is_pending(),
+                        "there is no quota"
+                    );
+                    domain.turn().expect("turn");
+                }
+            }
+        }
+    }
+    // 1, 2, 4, 8 ms apart, then 10. Beside: the first look of each caller, and other news.
+    let most = 20 + begun.elapsed().as_millis() / 10;
+    let asked = between.passed() - before;
+    assert!(u128::from(asked) <= most, "{asked} answers, {most} at most");
+    // With a quota the next one is asked for at once.
+    std::thread::scope(|s| {
+        let waits = s.spawn(|| pool.alloc(100).map(drop));
+        until(|| pool.stats().waiting == 1);
+        manager
+            .admin()
+            .set_quota(pool.id(), CHUNK as u64)
+            .expect("set");
+        waits.join().expect("a thread").expect("memory");
     });
 }
 
