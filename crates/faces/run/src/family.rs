@@ -1,9 +1,32 @@
-//! The processes below this one.
+//! The processes below this one, and its parent.
 
+use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, wait,
+};
 use std::fs;
 use std::io;
+
+/// Returns the parent's number; 0: it is outside of this process namespace.
+pub(crate) fn parent() -> u32 {
+    getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
+}
+
+/// Lets the kernel send this process a signal when its parent's thread that started it ends. `expected` is the parent.
+///
+/// # Errors
+/// The parent has ended already; refusals of the system.
+// Crash: a parent that died before the call shows by another parent's number afterwards.
+pub fn dies_with(expected: u32, signal: Signal) -> Result<()> {
+    set_parent_process_death_signal(Some(signal)).context("prctl(PR_SET_PDEATHSIG)")?;
+    let now = parent();
+    if now != expected && now != 0 {
+        bail!("process {expected}, which started this one, has ended");
+    }
+    Ok(())
+}
 
 /// Makes this process the parent of all descendants that lose theirs.
 ///

@@ -4,12 +4,13 @@
 //! The supervisor starts it as `tranship component PLAN`. So no code runs between a fork and an exec, and what a check
 //! tries is what a start does.
 
+use crate::family::{dies_with, parent};
 use crate::filter;
 use crate::listen;
 use crate::plan::Plan;
 use crate::program::Rights;
-use anyhow::{Context, Result, bail};
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use anyhow::{Context, Result};
+use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -20,7 +21,7 @@ use std::process::Command;
 pub fn launch(plan: &str) -> Result<i32> {
     let plan: Plan = serde_json::from_str(plan)
         .context("`tranship component` is started by `tranship run`, and not by people")?;
-    dies_with(plan.parent)?;
+    dies_with(plan.parent, Signal::KILL)?;
     let rights = plan.rights.clone().map(Rights::confined);
     if let Some(rights) = rights.as_ref().filter(|_| !plan.separated) {
         rights.separate()?;
@@ -41,23 +42,7 @@ pub fn launch(plan: &str) -> Result<i32> {
         return Ok(0);
     };
     // Again: a change of user takes it away.
-    dies_with(parent)?;
+    dies_with(parent, Signal::KILL)?;
     let error = program.args(&plan.run[1..]).exec();
     Err(error).with_context(|| format!("cannot run {}", program.get_program().display()))
-}
-
-/// Returns the parent's number; 0: it is outside of this process namespace.
-fn parent() -> u32 {
-    getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
-}
-
-/// Lets the kernel kill this process when its parent dies.
-// Crash: a parent that died before the call shows by another parent's number afterwards.
-fn dies_with(expected: u32) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("prctl(PR_SET_PDEATHSIG)")?;
-    let now = parent();
-    if now != expected && now != 0 {
-        bail!("process {expected}, which started this one, has ended");
-    }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::web::System;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// A paper's experiments on memory scheduling with real processes, and a simulator of policies.
@@ -31,6 +32,9 @@ pub(crate) enum Command {
     /// A process of an experiment; started by `experiment`, not by people.
     #[command(name = "part", hide = true)]
     Part(PartArgs),
+    /// Becomes another program, which stays on a processor and ends with the experiment; started by `experiment`.
+    #[command(name = "pinned", hide = true)]
+    Pinned(PinnedArgs),
 }
 
 #[derive(ClapArgs, Debug)]
@@ -193,6 +197,19 @@ pub(crate) struct PartArgs {
     /// The processor that it stays on.
     #[arg(long)]
     pub core: Option<usize>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct PinnedArgs {
+    /// The experiment's process.
+    #[arg(long)]
+    pub parent: u32,
+    /// The processor.
+    #[arg(long)]
+    pub core: usize,
+    /// The program and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
 }
 
 fn parse_scale(text: &str) -> Result<f64, String> {

@@ -64,9 +64,9 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
         true => System::ALL.to_vec(),
         false => args.system.clone(),
     };
-    for program in ["wrk", "ab", "taskset"] {
+    for program in ["wrk", "ab"] {
         if !has(program) {
-            bail!("no client: {program} is not installed (Debian: wrk, apache2-utils, util-linux)");
+            bail!("no client: {program} is not installed (Debian: wrk, apache2-utils)");
         }
     }
     let mut servers = Vec::new();

@@ -14,6 +14,7 @@ mod orderings;
 mod output;
 mod papers;
 mod part;
+mod pinned;
 mod plan;
 mod played;
 mod processes;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args).map(|()| true),
         Command::List { json } => simulate::list(json).map(|()| true),
         Command::Part(args) => part::run(&args).map(|()| true),
+        Command::Pinned(args) => pinned::run(&args).map(|()| true),
     };
     match held {
         Ok(true) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ mod pages;
 mod told;
 
 use crate::args::{PartArgs, PartRole};
+use crate::pinned;
 use anyhow::Result;
 use std::time::Duration;
 use tranship::Domain;
@@ -31,9 +32,7 @@ fn work(args: &PartArgs) -> Result<()> {
         role => role.name().to_owned(),
     };
     if let Some(core) = args.core {
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(core);
-        rustix::thread::sched_setaffinity(None, &set)?;
+        pinned::stay(core)?;
     }
     let told = told::listen()?;
     let domain = Domain::builder()

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io::Error;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 /// One memfd, however many descriptors and mappings name it.
@@ -268,6 +269,34 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     all
 }
 
+/// Returns the processes that work in a folder or below it, or whose arguments name it: number and arguments.
+///
+/// # Panics
+/// When /proc or the folder cannot be read.
+#[must_use]
+pub fn working_in(folder: &Path) -> Vec<(u32, String)> {
+    let here = folder.canonicalize().expect("the folder");
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        // A zombie has neither arguments nor a folder.
+        let said = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said).replace('\0', " ");
+        let works_here =
+            fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&here));
+        if works_here || said.contains(here.to_string_lossy().as_ref()) {
+            found.push((pid, said));
+        }
+    }
+    found
+}
+
 /// Processor time of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scheduled {
@@ -297,7 +326,11 @@ impl Scheduled {
 pub fn scheduled(pid: u32) -> Result<Scheduled, Error> {
     let mut sum = Scheduled::default();
     for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-        let text = fs::read_to_string(task.path().join("schedstat"))?;
+        let text = match fs::read_to_string(task.path().join("schedstat")) {
+            // The thread has ended meanwhile.
+            Err(e) if is_gone(&e) => continue,
+            text => text?,
+        };
         let mut words = text.split_whitespace().map(|n| n.parse().unwrap_or(0u64));
         let mut next = || words.next().unwrap_or(0);
         sum.ran += Duration::from_nanos(next());

@@ -1,9 +1,9 @@
 //! The load: Debian's `wrk` and `ab`, and what they report.
 
+use crate::pinned;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::Serialize;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The program that sends requests.
@@ -50,13 +50,17 @@ pub(crate) fn load(
     core: usize,
 ) -> Result<Load> {
     let seconds = time.as_secs().max(1);
-    let mut command = Command::new("taskset");
-    command.args(["-c", &core.to_string()]);
-    match client {
-        Client::Wrk => command.args(["wrk", "-t1", &format!("-c{connections}")]),
-        Client::AbKept => command.args(["ab", "-q", "-k", &format!("-c{connections}")]),
-        Client::Ab => command.args(["ab", "-q", &format!("-c{connections}")]),
+    let program = match client {
+        Client::Wrk => "wrk",
+        Client::AbKept | Client::Ab => "ab",
     };
+    let mut command = pinned::command(core, program)?;
+    match client {
+        Client::Wrk => command.arg("-t1"),
+        Client::AbKept => command.args(["-q", "-k"]),
+        Client::Ab => command.arg("-q"),
+    };
+    command.arg(format!("-c{connections}"));
     match client {
         Client::Wrk => command.arg(format!("-d{seconds}s")),
         _ => command.args([&format!("-t{seconds}"), "-n100000000"]),

@@ -4,6 +4,7 @@ use super::PAYLOADS;
 use super::ours::Setup;
 use super::system::System;
 use super::{configs, ours};
+use crate::pinned;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to leave.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// A running server, which ends with its handle.
+/// A running server, which ends with its handle, and with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Server {
     system: System,
@@ -136,9 +137,8 @@ impl Server {
                 .path()
                 .join(format!("said{}", self.processes.len())),
         )?;
-        let mut pinned = Command::new("taskset");
-        pinned.args(["-c", &core.to_string()]);
-        pinned.arg(command.get_program()).args(command.get_args());
+        let mut pinned = pinned::command(core, command.get_program())?;
+        pinned.args(command.get_args());
         for (name, value) in command.get_envs() {
             if let Some(value) = value {
                 pinned.env(name, value);
