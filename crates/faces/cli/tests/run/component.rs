@@ -20,7 +20,8 @@ fn component() {
     let arguments: Vec<String> = std::env::args().skip(1 + ENTRY.len()).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
-        ["source", count, bytes] => source(count, bytes),
+        ["source", count, bytes] => numbers(count).and_then(|all| source(all, bytes)),
+        ["until", file, bytes] => source((0..).take_while(|_| !Path::new(file).exists()), bytes),
         ["early", when_down, file] => early(when_down, Path::new(file)),
         ["relay"] => relay(),
         ["sink", file] => sink(Path::new(file)),
@@ -44,12 +45,16 @@ fn component() {
     std::process::exit(code);
 }
 
+fn numbers(count: &str) -> Result<std::ops::Range<u64>, Failed> {
+    Ok(0..count.parse::<u64>()?)
+}
+
 /// Sends numbered buffers of one byte each, many times.
-fn source(count: &str, bytes: &str) -> Result<(), Failed> {
+fn source(all: impl Iterator<Item = u64>, bytes: &str) -> Result<(), Failed> {
     let component = Component::connect()?;
     let mut out = component.sender("out")?;
     let bytes: usize = bytes.parse()?;
-    for n in 0..count.parse::<u64>()? {
+    for n in all {
         let mut buffer = out.alloc(bytes)?;
         buffer.fill(b'a' + (n % 26) as u8);
         out.send((buffer.freeze(), n))
@@ -134,7 +139,7 @@ fn publish(count: &str) -> Result<(), Failed> {
     let component = Component::connect()?;
     let mut out = component.publisher("news")?;
     component.ready()?;
-    for n in 0..count.parse::<u64>()? {
+    for n in numbers(count)? {
         let mut buffer = out.alloc(1000)?;
         buffer.fill(1);
         out.send((buffer.freeze(), n))
@@ -147,7 +152,7 @@ fn publish(count: &str) -> Result<(), Failed> {
 fn subscribe(count: &str, file: &Path) -> Result<(), Failed> {
     let component = Component::connect()?;
     let mut news = component.subscriber("news")?;
-    for _ in 0..count.parse::<u64>()? {
+    for _ in numbers(count)? {
         news.recv()?;
     }
     Ok(std::fs::write(file, "all came")?)
@@ -156,7 +161,7 @@ fn subscribe(count: &str, file: &Path) -> Result<(), Failed> {
 fn jobs(count: &str) -> Result<(), Failed> {
     let component = Component::connect()?;
     let mut jobs = component.producer("jobs")?;
-    for n in 0..count.parse::<u64>()? {
+    for n in numbers(count)? {
         let mut job = jobs.alloc(8)?;
         job.copy_from_slice(&n.to_le_bytes());
         jobs.send(job.freeze()).map_err(|failed| failed.error)?;
@@ -197,7 +202,7 @@ fn serve() -> Result<(), Failed> {
 fn call(count: &str, file: &Path) -> Result<(), Failed> {
     let component = Component::connect()?;
     let double = component.client("double")?;
-    for n in 0..count.parse::<u64>()? {
+    for n in numbers(count)? {
         let answer = double
             .call(&n.to_le_bytes())
             .map_err(|failed| failed.to_string())?;

@@ -1,24 +1,36 @@
 //! A program of a test: its folder, its file, and what it wrote.
 
 use crate::component::ENTRY;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use tranship_testkit::folder;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tempfile::TempDir;
+use tranship_testkit::resource::working_in;
+use tranship_testkit::{Running, folder};
 
+/// A component of the tests, in a program's text.
+const COMPONENT: &str = "\"COMPONENT\"";
+/// Name of the components' program in its folder.
+const NAME: &str = "component";
 const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 
 pub(crate) struct Stage {
-    pub dir: tempfile::TempDir,
+    pub dir: TempDir,
+    /// The program of its components.
+    copy: Option<Arc<TempDir>>,
 }
 
 impl Stage {
     /// Makes a program of this text. `COMPONENT` stands for the tests' components, `DIR` for the program's folder.
     pub(crate) fn new(text: &str) -> Stage {
         let dir = folder().expect("a folder");
-        let stage = Stage { dir };
-        let text = text
-            .replace("\"COMPONENT\"", &entry())
-            .replace("DIR", &stage.dir.path().to_string_lossy());
+        let copy = text.contains(COMPONENT).then(copy);
+        let stage = Stage { dir, copy };
+        let mut text = text.replace("DIR", &stage.dir.path().to_string_lossy());
+        if let Some(copy) = &stage.copy {
+            text = text.replace(COMPONENT, &entry(&copy.path().join(NAME)));
+        }
         let text = format!("{text}\n[manager.pressure]\nwatch = false\n");
         std::fs::write(stage.file(), text).expect("a file");
         stage
@@ -76,38 +88,39 @@ impl Stage {
 
     /// Returns the processes whose arguments or folder are this program's: number and arguments.
     pub(crate) fn processes(&self) -> Vec<(u32, String)> {
-        let here = self.dir.path().canonicalize().expect("the folder");
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-            let Some(pid) = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok())
-            else {
-                continue;
-            };
-            let said = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said).replace('\0', " ");
-            let works_here =
-                std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == here);
-            // A zombie has neither.
-            if works_here || said.contains(here.to_string_lossy().as_ref()) {
-                found.push((pid, said));
-            }
-        }
-        found
+        working_in(self.dir.path())
     }
 }
 
 /// Returns this test program as a component, as the beginning of a list.
-fn entry() -> String {
-    let test = std::env::current_exe().expect("this test's path");
-    let words = std::iter::once(test.to_string_lossy().into_owned());
+fn entry(program: &Path) -> String {
+    let words = std::iter::once(program.to_string_lossy().into_owned());
     let words: Vec<_> = words
         .chain(ENTRY.map(str::to_owned))
         .map(|word| format!("{word:?}"))
         .collect();
     words.join(", ")
+}
+
+/// Returns the folder of a copy of this test program. A build beside the test may replace the file that cargo made.
+/// Stages that live at the same time share the copy.
+fn copy() -> Arc<TempDir> {
+    static SHARED: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(copy) = shared.upgrade() {
+        return copy;
+    }
+    let dir = folder().expect("a folder");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), open).expect("its mode");
+    // This link is the file that runs, even if it was removed. Another process copies: the kernel runs no file that is
+    // open for writing, and a child that another test forks meanwhile would keep this process's files open.
+    let own = format!("/proc/{}/exe", std::process::id());
+    let mut copies = Command::new("cp");
+    Running::start(copies.arg(own).arg(dir.path().join(NAME))).ends_well();
+    let copy = Arc::new(dir);
+    *shared = Arc::downgrade(&copy);
+    copy
 }
 
 /// Waits until a file has what is wanted.
