@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use tranship_core::{Domain, ErrorKind, PoolOptions, Wait};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{Domain, Error, ErrorKind, PoolOptions, Wait};
 use tranship_queue::{
     Cause, Consumer, ConsumerOptions, Item, Producer, QueueOptions, Queues, WhenLost,
 };
@@ -43,6 +44,12 @@ fn take(consumer: &mut Consumer) -> Option<Item> {
     let item = consumer.try_recv().expect("it can receive")?;
     assert_eq!(item.to_vec(), item.word.to_le_bytes());
     Some(item)
+}
+
+/// Returns whether memory is there once the manager has answered: on a busy machine it takes its time.
+fn is_late(error: &Error) -> bool {
+    let shortage = error.find::<Shortage>();
+    shortage.is_some_and(|shortage| shortage.limit == Limit::Late)
 }
 
 /// Acknowledges all that is there, and returns the words.
@@ -92,14 +99,18 @@ fn lost_items_that_nobody_fetches_stop_no_producer() {
     let pool = PoolOptions::new(1 << 20).slots(16);
     let (_here, mut producer, mut consumers) = with(QueueOptions::new().pool(pool), 1);
     let mut sent = 0;
-    while let Ok(mut job) = producer.try_alloc(8) {
+    let error = loop {
+        let mut job = match producer.try_alloc(8) {
+            Ok(job) => job,
+            Err(error) if is_late(&error) => continue,
+            Err(error) => break error,
+        };
         job.copy_from_slice(&u64::to_le_bytes(sent));
         producer.try_send((job, sent)).expect("there is room");
         take(&mut consumers[0]).expect("it waits").reject();
         producer.tend().expect("tend");
         sent += 1;
-    }
-    let error = producer.try_alloc(8).expect_err("nothing is free");
+    };
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     let text = error.to_string();
     assert!(text.contains(&format!("{sent} lost items")), "{text}");

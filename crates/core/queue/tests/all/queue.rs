@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tranship_core::{Buffer, Domain, ErrorKind, Receiver, Wait};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{Buffer, Domain, Error, ErrorKind, Receiver, Wait};
 use tranship_queue::{Consumer, ConsumerOptions, Item, Producer, QueueOptions, Queues, WhenLost};
 use tranship_testkit::{Between, Keeps, Watchdog};
 
@@ -79,6 +80,12 @@ fn take(consumer: &mut Consumer) -> Option<Item> {
     let item = consumer.try_recv().expect("it can receive")?;
     assert_eq!(item.to_vec(), item.word.to_le_bytes());
     Some(item)
+}
+
+/// Returns whether memory is there once the manager has answered: on a busy machine it takes its time.
+fn is_late(error: &Error) -> bool {
+    let shortage = error.find::<Shortage>();
+    shortage.is_some_and(|shortage| shortage.limit == Limit::Late)
 }
 
 /// Acknowledges all that is there, and returns the words.
@@ -272,15 +279,17 @@ fn memory_comes_back_when_consumers_let_go() {
     let (mut producer, mut consumers) = world.with(options, 2);
     let fill = |producer: &mut Producer| {
         let mut sent = 0;
-        while let Ok(job) = producer.try_alloc(1 << 20) {
-            producer.try_send(job).expect("room");
+        loop {
+            match producer.try_alloc(1 << 20) {
+                Ok(job) => _ = producer.try_send(job).expect("room"),
+                Err(error) if is_late(&error) => continue,
+                Err(error) => break (sent, error),
+            }
             sent += 1;
         }
-        sent
     };
-    let sent = fill(&mut producer);
+    let (sent, error) = fill(&mut producer);
     assert!(sent >= 2, "{sent} buffers of 1 MiB of 4 MiB");
-    let error = producer.try_alloc(1 << 20).expect_err("all are in use");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     // One consumer has stopped to look, with a window where it was. The other one makes room.
     let first = consumers[0].recv().expect("an item");
@@ -289,7 +298,7 @@ fn memory_comes_back_when_consumers_let_go() {
         drop(item.ack().expect("acknowledged"));
     }
     assert!(consumers[1].try_recv().expect("nothing").is_none());
-    assert_eq!(fill(&mut producer), sent - 1);
+    assert_eq!(fill(&mut producer).0, sent - 1);
     drop(first);
 }
 

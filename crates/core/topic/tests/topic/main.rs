@@ -14,7 +14,8 @@ mod messages;
 mod reliable;
 mod waiting;
 
-use tranship_core::{Body, Buffer, Domain, Message};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{Body, Buffer, Domain, Error, Message};
 use tranship_testkit::block_on;
 use tranship_topic::{Publisher, Subscriber, SubscriberOptions, TopicOptions, Topics};
 /// A domain with a manager, and a way to join it.
@@ -67,6 +68,12 @@ impl World {
         }
         (subscriber, words)
     }
+}
+
+/// Returns whether memory is there once the manager has answered: on a busy machine it takes its time.
+fn is_late(error: &Error) -> bool {
+    let shortage = error.find::<Shortage>();
+    shortage.is_some_and(|shortage| shortage.limit == Limit::Late)
 }
 
 fn frame(publisher: &mut Publisher, bytes: &[u8]) -> Buffer {
