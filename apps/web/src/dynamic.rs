@@ -141,7 +141,10 @@ impl<H: Handler> Dynamic<H> {
                 // Ordering: relaxed, the number alone counts. A call wakes this thread after it has set the number.
                 let now = watched.load(Ordering::Relaxed);
                 if now != seen {
+                    // As long as calls come, none of them wakes this thread.
                     (seen, since) = (now, Instant::now());
+                    std::thread::sleep(most / 4);
+                    continue;
                 }
                 match is_running(now) {
                     false => std::thread::park(),
@@ -180,7 +183,7 @@ impl<H: Handler> Dynamic<H> {
         };
         if let Some((calls, thread)) = &self.calls {
             calls.fetch_add(1, Ordering::Relaxed);
-            // It makes a system call only where that thread sleeps until the next call.
+            // It makes a system call only after a pause in which no call came.
             thread.unpark();
         }
         let handled = self.handler.handle(&mut exchange);
