@@ -1,7 +1,7 @@
 //! Rows: each replica of a component works with those of its own row.
 
 use crate::client::Client;
-use crate::site::Site;
+use crate::site::{PATIENT, Site};
 use tranship_testkit::Watchdog;
 
 const ROWS: [&str; 6] = ["http", "guard", "route", "cache", "static", "dynamic"];
@@ -16,7 +16,7 @@ fn connections_are_spread_over_rows_and_one_row_does_not_stop_another() {
     // A handler that hangs is let be.
     let patient = [
         ("\"dynamic\"]", "\"dynamic\", \"--answer\", \"100000000\"]"),
-        ("\"front\"]", "\"front\", \"--answer\", \"100000000\"]"),
+        PATIENT,
     ];
     changes.extend(patient);
     let site = Site::start(&changes);

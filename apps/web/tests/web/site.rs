@@ -8,6 +8,9 @@ use tranship_testkit::{Running, artifact, folder};
 
 const FILE: &str = include_str!("../../web.toml");
 
+/// A front that waits for an answer as long as it takes: a component that has died may be long in coming back.
+pub(crate) const PATIENT: (&str, &str) = ("\"front\"]", "\"front\", \"--answer\", \"100000000\"]");
+
 pub(crate) struct Site {
     pub dir: tempfile::TempDir,
     running: Option<Running>,

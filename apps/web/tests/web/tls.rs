@@ -169,6 +169,8 @@ fn clients_without_a_handshake_keep_no_others_out() {
     let few = (", \"front\"]", ", \"front\", \"--connections\", \"4\"]");
     let (site, trusted) = start_with(6, &[few]);
     let mut first = connect(&site, trusted.clone());
+    // Its handshake is over on the server's side, too.
+    assert_eq!(get(&mut first, "/page.txt").0, 200);
     let silent: Vec<UnixStream> = (0..20).map(|_| socket(&site)).collect();
     // The listener takes one after the other, so the silent ones have been taken before.
     let mut last = connect(&site, trusted);
