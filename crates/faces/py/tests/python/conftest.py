@@ -1,5 +1,7 @@
 """What the tests share: a manager, a channel, other processes, and skips that are heard."""
 
+import contextlib
+import glob
 import os
 import signal
 import subprocess
@@ -34,6 +36,17 @@ def until(true):
     """Looks until something is so that nobody tells."""
     while not true():
         time.sleep(0.002)
+
+
+def shared_names(pid):
+    """What a process has made in /dev/shm: others' names come and go there."""
+    names = set()
+    for fd in glob.glob(f"/proc/{pid}/fd/*"):
+        with contextlib.suppress(OSError):
+            names.add(os.readlink(fd))
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
+        names.update(line.split(maxsplit=5)[5].strip() for line in maps if "/" in line)
+    return sorted(name for name in names if name.startswith("/dev/shm/"))
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Processes are killed in the middle of their work: the others are told, and nothing is left."""
 
-import contextlib
-import glob
 import os
 import random
 
 import pytest
-from conftest import until
+from conftest import shared_names, until
 
 import tranship
 
@@ -36,17 +34,6 @@ with domain.open('work', tranship.Sender) as sender:
         sender.send(array)
         number += 1
 """
-
-
-def shared_names(pid):
-    """What a process has made in /dev/shm: others' names come and go there."""
-    names = set()
-    for fd in glob.glob(f"/proc/{pid}/fd/*"):
-        with contextlib.suppress(OSError):
-            names.add(os.readlink(fd))
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
-        names.update(line.split(maxsplit=5)[5].strip() for line in maps if "/" in line)
-    return sorted(name for name in names if name.startswith("/dev/shm/"))
 
 
 def alone(domain):

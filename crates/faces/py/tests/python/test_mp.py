@@ -15,7 +15,7 @@ import sys
 import ml_dtypes
 import numpy
 import pytest
-from conftest import apart, until
+from conftest import apart, shared_names, until
 from pages import shown
 
 import tranship
@@ -387,14 +387,15 @@ def is_gone(name):
 
 
 def test_a_block_is_written_by_all_and_freed_by_the_last(context):
-    # Other programs' semaphores come and go there.
-    blocks = lambda: {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+    # The queues of other tests have semaphores.
+    blocks = lambda: {name for name in shared_names(os.getpid()) if not name.startswith("/dev/shm/sem.")}  # noqa: E731
     before = blocks()
     block = mp.shared_memory.SharedMemory(create=True, size=5000)
     listed = mp.shared_memory.ShareableList(["text that is long", 2])
     assert bytes(block.buf) == bytes(5000)
     ended(started(context, writes, block.name, block, listed))
     assert bytes(block.buf[:2]) == b"\1\2" and listed[0] == "written"
+    assert blocks() <= before
     array = numpy.frombuffer(block.buf, "u1")
     with pytest.raises(BufferError):
         block.close()
@@ -403,7 +404,6 @@ def test_a_block_is_written_by_all_and_freed_by_the_last(context):
     until(lambda: is_gone(block.name))  # the child has ended without closing it
     block.unlink()  # as programs do after close()
     listed.shm.close()
-    assert blocks() <= before
 
 
 def test_what_multiprocessing_has_is_here():

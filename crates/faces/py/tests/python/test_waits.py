@@ -262,14 +262,15 @@ def test_other_threads_run_while_one_drops_what_has_to_wait(peer):
 
         def take():
             until(lambda: dropped() is None)
-            done.append(bytes(receiver.recv()))
+            done.append("takes")
+            return bytes(receiver.recv())
 
         taken = apart(take)
         # As no manager has its last message, it waits until the receiver has.
         del sender
         done.append("dropped")
-        taken.result()
-        assert done == [b"x", "dropped"]
+        assert taken.result() == b"x"
+        assert done == ["takes", "dropped"]
 
 
 def test_closing_ends_another_threads_wait(channel):
