@@ -120,9 +120,14 @@ fn a_manager_that_is_started_anew_has_a_new_page() {
     };
     let (before, _) = instance();
     drop(first);
-    // What it said last stays, without an answer.
-    let (last, silent) = instance();
-    assert!(last == before && silent.is_some());
+    // What it said last stays, without an answer. It may have said something more before its end.
+    loop {
+        let (last, silent) = instance();
+        assert_eq!(last, before);
+        if silent.is_some() {
+            break;
+        }
+    }
     let _second = start();
     while instance().0 == before {}
 }
