@@ -22,7 +22,7 @@ fn a_listener_accepts_again_and_again() {
         }
         // The name is free when the listener is gone.
         drop(listener);
-        drop(world.b.listen::<Sender>(&address).expect("listen again"));
+        drop(listen_again::<Sender>(&world.b, &address));
     }
 }
 

@@ -34,7 +34,7 @@ fn looked_for<T: ChannelEnd + Send, U: ChannelEnd>(
     mut opening: Opening<T>,
 ) -> (T, U) {
     assert!(opening.try_open().expect("no error").is_none(), "{address}");
-    let listener = world.b.listen::<U>(address).expect("listen");
+    let listener = listen_again::<U>(&world.b, address);
     thread::scope(|scope| {
         let opened = scope.spawn(|| look(opening));
         let accepted = listener.accept().expect("accept");

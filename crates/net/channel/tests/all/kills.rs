@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_core::{Body, ChannelOptions, Domain, ErrorKind, Receiver, Sender};
-use tranship_testkit::{Control, child, resource};
+use tranship_testkit::{Control, Exit, child, resource};
 use tranship_transport::net::{Net, Timing};
 
 const BYTES: usize = 30_000;
@@ -89,53 +89,63 @@ fn until_descriptors_are(before: usize) {
     }
 }
 
+// Receives from senders that are killed. A process of its own: descriptors are counted, and other tests open some.
+child!(
+    fn outlives_senders(ctl: Control) {
+        let (domain, address) = here("killed-sender");
+        let copies = pool(&domain, 4 << 20);
+        let options = ChannelOptions::new().snapshots(copies.id());
+        let listener = domain.listen_with::<Receiver>(&address, options);
+        let listener = listener.expect("listen");
+        let mut before = None;
+        for round in 0..3 {
+            let peer = sends().start().expect("start");
+            peer.send(&address).expect("control");
+            let mut from = listener.accept().expect("accept");
+            let mut number = 0;
+            let end = loop {
+                if number == 40 {
+                    peer.kill();
+                }
+                let message = match from.recv() {
+                    Ok(message) => message,
+                    Err(end) => break end,
+                };
+                // Every message that comes is whole.
+                assert_eq!(message.word, number);
+                assert_eq!(
+                    matches!(message.body, Body::BufferMut(_)),
+                    number % 2 == 1,
+                    "carried"
+                );
+                assert!(message.to_vec() == pattern(number, BYTES), "{number}");
+                number += 1;
+            };
+            assert!(number >= 40);
+            assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
+            assert!(end.to_string().contains("127.0.0.1:"), "{end}");
+            drop((from, peer));
+            // Nothing of it is left.
+            let most = usize::try_from(copies.max_bytes()).expect("small");
+            drop(copies.alloc(most).expect("all of it"));
+            let count = resource::count_fds(std::process::id()).expect("descriptors");
+            match before {
+                Some(before) => until_descriptors_are(before),
+                // The first round has made the resources that stay.
+                None if round == 1 => before = Some(count),
+                None => {}
+            }
+        }
+        ctl.send(&"outlived").expect("control");
+    }
+);
+
 #[test]
 fn a_sender_that_is_killed() {
     let _dog = dog();
-    let (domain, address) = here("killed-sender");
-    let copies = pool(&domain, 4 << 20);
-    let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = domain.listen_with::<Receiver>(&address, options);
-    let listener = listener.expect("listen");
-    let mut before = None;
-    for round in 0..3 {
-        let peer = sends().start().expect("start");
-        peer.send(&address).expect("control");
-        let mut from = listener.accept().expect("accept");
-        let mut number = 0;
-        let end = loop {
-            if number == 40 {
-                peer.kill();
-            }
-            let message = match from.recv() {
-                Ok(message) => message,
-                Err(end) => break end,
-            };
-            // Every message that comes is whole.
-            assert_eq!(message.word, number);
-            assert_eq!(
-                matches!(message.body, Body::BufferMut(_)),
-                number % 2 == 1,
-                "carried"
-            );
-            assert!(message.to_vec() == pattern(number, BYTES), "{number}");
-            number += 1;
-        };
-        assert!(number >= 40);
-        assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
-        assert!(end.to_string().contains("127.0.0.1:"), "{end}");
-        drop((from, peer));
-        // Nothing of it is left.
-        let most = usize::try_from(copies.max_bytes()).expect("small");
-        drop(copies.alloc(most).expect("all of it"));
-        let count = resource::count_fds(std::process::id()).expect("descriptors");
-        match before {
-            Some(before) => until_descriptors_are(before),
-            // The first round has made the resources that stay.
-            None if round == 1 => before = Some(count),
-            None => {}
-        }
-    }
+    let peer = outlives_senders().start().expect("start");
+    assert_eq!(peer.expect::<String>(), "outlived");
+    assert_eq!(peer.wait(), Exit::Code(0));
 }
 
 /// A process that ends as soon as it has dropped its sender has closed its channel.

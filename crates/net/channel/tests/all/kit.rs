@@ -7,7 +7,10 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tranship_channel::Over;
-use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender, Trust};
+use tranship_core::{
+    ChannelEnd, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Sender,
+    Trust,
+};
 use tranship_testkit::Watchdog;
 pub(crate) use tranship_testkit::block_on;
 use tranship_transport::Backend;
@@ -120,6 +123,18 @@ pub(crate) fn connect(
         let receiver = listener.accept().expect("accept");
         (sender.join().expect("no panic"), receiver)
     })
+}
+
+/// Listens at a name whose last listener is gone. A child that another test starts meanwhile has a copy of that one's
+/// socket until the child becomes its program.
+pub(crate) fn listen_again<T: ChannelEnd>(domain: &Domain, address: &str) -> Listener<T> {
+    loop {
+        match domain.listen::<T>(address) {
+            Ok(listener) => return listener,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidEndpoint, "{error}"),
+        }
+        thread::yield_now();
+    }
 }
 
 pub(crate) fn add(domain: &Domain, scheme: &'static str, backend: Arc<dyn Backend>) {
