@@ -1,8 +1,9 @@
 //! Artifacts that a test needs and cargo does not build for it: the library of a package that cannot be linked with, or
 //! another package's program.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Builds a package of this workspace, in the profile of the calling test, and says where its file is. With
 /// `TRANSHIP_BUILT` set it is there already (`scripts/tests.sh` builds everything at once: a package alone has other
@@ -42,6 +43,12 @@ pub fn artifact(package: &str, file: &str) -> PathBuf {
     assert!(status.success(), "building {package}: {status}");
     assert!(path.is_file(), "{} is not there", path.display());
     path
+}
+
+/// Returns where the program `tranship` is.
+pub(crate) fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| artifact("tranship-cli", "tranship"))
 }
 
 /// Removes the variables by which cargo describes the test's own package. Build scripts of dependencies look at these

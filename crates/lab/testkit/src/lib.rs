@@ -1,6 +1,7 @@
 //! Parts for tests with several real processes:
 //!
 //! - children that talk over a socket instead of sleeping, managers, a watchdog, skips that are heard;
+//! - the program `tranship`, and what programs say;
 //! - counts of the resources of a process, weak and strong privileges, a system-call counter;
 //! - attempts to break isolation, hostile clients of a manager, scenes of programs that are struck at random;
 //! - containers, hosts with weather between them, connections that are cut and held;
@@ -41,10 +42,12 @@ pub mod payload;
 pub mod peer;
 mod port;
 pub mod probe;
+mod program;
 mod random;
 mod relay;
 pub mod resource;
 mod running;
+mod said;
 pub mod service;
 mod skip;
 mod wait;
@@ -57,10 +60,12 @@ pub use folder::folder;
 pub use manager::{listening, manager, start_manager};
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege, own_user};
 pub use port::Port;
+pub use program::{Home, Lines, tranship};
 pub use random::{Random, kills};
 pub use relay::Relay;
 pub use resource::Held;
 pub use running::Running;
+pub use said::{Said, has};
 pub use skip::skipped;
 pub use tranship_sys::syscalls;
 pub use wait::{block_on, unpark, until};

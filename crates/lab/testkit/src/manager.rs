@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use crate::{Launch, Peer, artifact};
+use crate::artifact::program;
+use crate::{Launch, Peer};
 
 /// Launches a manager at a socket, with a configuration in TOML.
 ///
 /// # Panics
 /// If the configuration cannot be written beside the socket.
 pub fn manager(socket: &Path, config: &str) -> Launch {
-    let launch = Launch::program(artifact("tranship-cli", "tranship"))
+    let launch = Launch::program(program())
         .args(["manager".as_ref(), "--socket".as_ref(), socket.as_os_str()])
         .env("RUST_LOG", "warn")
         .quiet();
