@@ -1,16 +1,13 @@
 //! Faults of a file that are found before anything starts.
 
 use crate::stage::Stage;
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Said, Watchdog, has, is_root};
 
 fn is_refused(text: &str, line: usize, part: &str) {
     let stage = Stage::new(text);
     for arguments in [&["--check"][..], &[]] {
-        let output = stage.run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("test.toml:{line}: ")), "{said}");
-        assert!(said.contains(part), "{said}");
+        let place = format!("test.toml:{line}: ");
+        Said::from(stage.run(arguments)).ends(2, &[&place, part]);
     }
     assert!(!stage.dir.path().join("started").exists());
     stage.nothing_is_left();
@@ -47,10 +44,6 @@ fn an_impossible_sandbox_is_found() {
     is_refused(text, if is_root() { 3 } else { 5 }, "");
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 #[test]
 fn a_check_draws_the_program() {
     let _dog = Watchdog::new();
@@ -58,19 +51,15 @@ fn a_check_draws_the_program() {
         "[component.a]\nrun = [\"true\"]\n[component.b]\nrun = [\"true\"]\n[channel.x]\nfrom = \"a\"\nto = \"b\"\nwhen_full = \"drop\"\n",
     );
     let picture = stage.dir.path().join("picture.svg");
-    let output = stage.run(&["--check", "--draw", &picture.to_string_lossy()]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(
-        said.contains("  a --[channel x, drops when full]--> b\n"),
-        "{said}"
-    );
+    let said = Said::from(stage.run(&["--check", "--draw", &picture.to_string_lossy()]));
+    has(&said.well(), &["  a --[channel x, drops when full]--> b\n"]);
     let picture = std::fs::read_to_string(picture).expect("a picture");
     assert!(
         picture.contains(">a</text>") && picture.ends_with("</svg>\n"),
         "{picture}"
     );
-    let output = stage.run(&["--dry-run"]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("  send `x`: "), "{said}");
+    has(
+        &Said::from(stage.run(&["--dry-run"])).out,
+        &["  send `x`: "],
+    );
 }

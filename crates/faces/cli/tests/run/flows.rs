@@ -1,7 +1,7 @@
 //! Data through a program without deaths.
 
 use crate::stage::Stage;
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Said, Watchdog, has};
 
 const FILTER: &str = r#"
 [component.source]
@@ -150,7 +150,7 @@ when_down = "WHEN"
         stage.runs_well();
         assert_eq!(stage.read("became"), became, "{when_down}");
         let seen = stage.read("seen");
-        assert!(seen.contains(came), "{when_down}: {seen}");
+        has(&seen, &[came]);
     }
 }
 
@@ -208,8 +208,6 @@ from = "endless"
 to = "few"
 "#,
     );
-    let output = stage.run(&[]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "y\ny\ny\n");
+    assert_eq!(Said::from(stage.run(&[])).well(), "y\ny\ny\n");
     stage.nothing_is_left();
 }

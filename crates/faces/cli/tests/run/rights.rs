@@ -3,7 +3,8 @@
 use crate::stage::Stage;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use tranship_testkit::Watchdog;
+use std::path::Path;
+use tranship_testkit::{Said, Watchdog, has, is_root, skipped};
 
 const NOBODY: u32 = 65534;
 
@@ -37,13 +38,17 @@ restart = "never"
 write = ["DIR/out"]
 "#;
 
+fn open_to_all(path: &Path) {
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(path, all).expect("its mode");
+}
+
 fn program(sandbox: &str) -> Stage {
     let stage = Stage::new(&format!("{PROGRAM}{sandbox}"));
     let out = stage.dir.path().join("out");
     std::fs::create_dir(&out).expect("a folder");
-    for path in [stage.dir.path(), &out] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("its mode");
-    }
+    open_to_all(stage.dir.path());
+    open_to_all(&out);
     stage
 }
 
@@ -55,14 +60,13 @@ fn a_component_with_all_rights_can_do_most() {
         program("files = \"any\"\nnetwork = true\nprocesses = true\nsystem_calls = \"any\"\n");
     stage.runs_well();
     let could = stage.read("out/could");
-    for what in [
+    let can = [
         "open a file",
         "create a file",
         "a network socket",
         "signal the supervisor",
-    ] {
-        assert!(could.contains(what), "{could}");
-    }
+    ];
+    has(&could, &can);
 }
 
 #[test]
@@ -95,17 +99,11 @@ fn landlock_alone_keeps_files_and_processes() {
 #[test]
 fn another_user_can_do_nothing_of_it_either() {
     let _dog = Watchdog::new();
-    if !rustix::process::geteuid().is_root() {
-        tranship_testkit::skipped("only root starts components of another user");
-        return;
+    if !is_root() {
+        return skipped("only root starts components of another user");
     }
     let stage = program("uid = 65534\n");
-    let output = stage
-        .command(&[])
-        .env("TMPDIR", stage.dir.path())
-        .output()
-        .expect("it runs");
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    Said::of(stage.command(&[]).env("TMPDIR", stage.dir.path())).ends(0, &[]);
     assert_eq!(stage.read("out/could"), "could: \n");
     stage.nothing_is_left();
 }
@@ -126,8 +124,7 @@ fn a_component_sees_no_process_but_its_own() {
         let stage = Stage::new(&format!(
             "[component.a]\nrun = [\"sh\", \"-c\", \"echo /proc/[0-9]* > DIR/seen; readlink /proc/self/ns/mnt > DIR/mounts\"]\nsandbox = {{ files = \"any\"{sandbox} }}\n",
         ));
-        let open = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(stage.dir.path(), open).expect("its mode");
+        open_to_all(stage.dir.path());
         stage
     };
     let mounts = std::fs::read_link("/proc/self/ns/mnt").expect("this test's mounts");
@@ -152,12 +149,10 @@ fn a_component_sees_no_process_but_its_own() {
 /// Runs a program, which must end well, as a user without rights.
 fn ordinary_user_runs(stage: &Stage) {
     let mut command = stage.command(&[]);
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         command.uid(NOBODY).gid(NOBODY).env("HOME", "/nonexistent");
     }
-    let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    Said::of(&mut command).ends(0, &[]);
 }
 
 /// A component that locks itself down holds the start of others up until it has.
@@ -168,8 +163,5 @@ fn a_component_locks_itself_down_when_it_is_ready() {
         "[component.a]\nrun = [\"COMPONENT\", \"ready\"]\nready_in = \"60s\"\nbackground = true\nsandbox.lock = true\n[component.b]\nrun = [\"sh\", \"-c\", \"grep -l Seccomp_filters:.4 /proc/[0-9]*/status > DIR/seen; true\"]\nafter = [\"a\"]\nsandbox = { files = \"any\", processes = true }\n",
     );
     stage.runs_well();
-    assert!(
-        stage.read("seen").contains("/proc/"),
-        "a process with both filters"
-    );
+    has(&stage.read("seen"), &["/proc/"]);
 }
