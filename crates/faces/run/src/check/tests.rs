@@ -28,113 +28,58 @@ fn a_program_has_its_components_and_their_ends() {
     assert_eq!(program.rules()[1].receivers, [2]);
 }
 
+/// A component, another one, and a wire between them: `$A`, `$B` and `$AB` of a text.
+const PARTS: [(&str, &str); 3] = [
+    ("$AB", "from = \"a\"\nto = \"b\"\n"),
+    ("$A", "[component.a]\nrun = [\"sh\"]\n"),
+    ("$B", "[component.b]\nrun = [\"sh\"]\n"),
+];
+
 #[test]
 fn each_fault_has_its_line() {
+    let no_program = "[component.a]\nrun = [\"no-such-program-at-all\"]";
+    let one_device = "$Alisten = [\"tap:w\"]\n$Blisten = [\"tap:w\"]";
+    let two_names = "$A$Breplicas = 3\n[channel.x]\n$AB[topic.\"x.2\"]\n$AB";
+    let taken = "`x.2` is the name of a channel already, in line 6";
+    let in_rows = "$Areplicas = 2\n$Breplicas = 3\n[channel.x]\n$AB";
+    let to_three = "$Astdout = \"x\"\n$Breplicas = 3\n[channel.x]\n$AB";
+    let to_nobody = "$A[channel.x]\nfrom = \"a\"\nto = \"z\"";
+    let of_manager = "[manager]\ncolour = 1\n$A";
     let cases = [
-        (
-            "[component.a]\nrun = [\"no-such-program-at-all\"]",
-            2,
-            "no program",
-        ),
+        (no_program, 2, "no program"),
         ("[component.a]\nrun = []", 2, "run is empty"),
+        ("$A$A", 3, "duplicate key"),
+        ("$Arestart = \"sometimes\"", 3, "unknown variant"),
+        ("$Acolour = 1", 3, "unknown field"),
+        ("$Aafter = [\"b\"]", 3, "no component `b`"),
+        ("$Astop_in = \"soon\"", 3, "a time is"),
         (
-            "[component.a]\nrun = [\"sh\"]\n[component.a]\nrun = [\"sh\"]",
-            3,
-            "duplicate key",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nrestart = \"sometimes\"",
-            3,
-            "unknown variant",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\ncolour = 1",
-            3,
-            "unknown field",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nafter = [\"b\"]",
-            3,
-            "no component `b`",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nstop_in = \"soon\"",
-            3,
-            "a time is",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:sixteen-letters-\"]",
+            "$Alisten = [\"tap:sixteen-letters-\"]",
             3,
             "1 to 15 bytes, not 16",
         ),
+        ("$Alisten = [\"tap:web%d\"]", 3, "has no `%`"),
+        ("$Alisten = [\"tap:a/b\"]", 3, "has no `%`, `/`"),
+        ("$Alisten = [\"tap:a\\u0000\"]", 3, "NUL"),
+        (one_device, 6, "component `a` already, in line 3"),
+        ("$Asandbox.read = [\"/no/such\"]", 3, "/no/such"),
+        ("$Aafter = [\"a\"]", 1, "wait for each other"),
+        ("$Astdout = \"x\"", 3, "no end of `x`"),
+        (of_manager, 1, "[manager]: unknown field"),
+        (to_nobody, 5, "no component `z`"),
+        (in_rows, 9, "from 2 replicas to 3"),
+        (to_three, 3, "3 channels here"),
+        (two_names, 9, taken),
         (
-            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:web%d\"]",
-            3,
-            "has no `%`",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:a/b\"]",
-            3,
-            "has no `%`, `/`",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:a\\u0000\"]",
-            3,
-            "NUL",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:w\"]\n[component.b]\nrun = [\"sh\"]\nlisten = [\"tap:w\"]",
-            6,
-            "component `a` already, in line 3",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nsandbox.read = [\"/no/such\"]",
-            3,
-            "/no/such",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nafter = [\"a\"]",
-            1,
-            "wait for each other",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nstdout = \"x\"",
-            3,
-            "no end of `x`",
-        ),
-        (
-            "[manager]\ncolour = 1\n[component.a]\nrun = [\"sh\"]",
-            1,
-            "[manager]: unknown field",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\n[channel.x]\nfrom = \"a\"\nto = \"z\"",
-            5,
-            "no component `z`",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nreplicas = 2\n[component.b]\nrun = [\"sh\"]\nreplicas = 3\n[channel.x]\nfrom = \"a\"\nto = \"b\"",
-            9,
-            "from 2 replicas to 3",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\nstdout = \"x\"\n[component.b]\nrun = [\"sh\"]\nreplicas = 3\n[channel.x]\nfrom = \"a\"\nto = \"b\"",
-            3,
-            "3 channels here",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\n[component.b]\nrun = [\"sh\"]\nreplicas = 3\n[channel.x]\nfrom = \"a\"\nto = \"b\"\n[topic.\"x.2\"]\nfrom = \"a\"\nto = \"b\"",
-            9,
-            "`x.2` is the name of a channel already, in line 6",
-        ),
-        (
-            "[component.a]\nrun = [\"sh\"]\n[component.b]\nrun = [\"sh\"]\n[channel.x]\nfrom = \"a\"\nto = \"b\"\n[topic.x]\nfrom = \"a\"\nto = \"b\"",
+            "$A$B[channel.x]\n$AB[topic.x]\n$AB",
             8,
             "already, in line 5",
         ),
     ];
     for (text, line, part) in cases {
-        let found = faults(text);
+        let whole = |text: String, (name, part): (&str, &str)| text.replace(name, part);
+        let text = PARTS.into_iter().fold(text.to_owned(), whole);
+        let found = faults(&text);
         let right = found
             .iter()
             .any(|(at, text)| *at == line && text.contains(part));
