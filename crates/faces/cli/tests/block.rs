@@ -14,3 +14,5 @@ mod nbd;
 mod net;
 #[path = "block/reasons.rs"]
 mod reasons;
+#[path = "block/writes.rs"]
+mod writes;

@@ -1,8 +1,8 @@
 //! Programs that use NBD and that everybody has.
 
-use crate::kit::{Home, Running, have, run, started_saying, watchdog};
+use crate::kit::{Home, Said, have, home, mounted, run, start, started_saying};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use tranship_testkit::{Random, skipped};
 
 pub const TOOLS: [&str; 7] = [
@@ -15,18 +15,14 @@ pub const TOOLS: [&str; 7] = [
     "debugfs",
 ];
 
-fn tool(home: &Home, name: &str, arguments: &[&str]) -> Vec<u8> {
+fn tool(home: &Home, name: &str, arguments: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
-    let folder = home.path("");
     let mut command = Command::new(name);
-    command
-        .args(arguments)
-        .current_dir(folder)
-        .env("PATH", path + ":/sbin:/usr/sbin");
-    run(&mut command)
+    command.args(arguments).current_dir(home.path(""));
+    run(command.env("PATH", path + ":/sbin:/usr/sbin"))
 }
 
-fn random_file(path: &Path, random: &mut Random, bytes: usize) -> Vec<u8> {
+pub fn random_file(path: &Path, random: &mut Random, bytes: usize) -> Vec<u8> {
     let content: Vec<u8> = (0..bytes / 8)
         .flat_map(|_| random.next().to_le_bytes())
         .collect();
@@ -39,37 +35,21 @@ pub fn file_system_round_trip(home: &Home, export: &str) {
     let mut random = Random::printed("file system");
     let content = random_file(&home.path("film"), &mut random, 3 << 20);
     let _ = std::fs::remove_file(home.path("made.img"));
-    tool(home, "mkfs.ext4", &["-q", "-F", "made.img", "32M"]);
-    tool(
-        home,
-        "debugfs",
-        &["-w", "-R", "write film film", "made.img"],
-    );
-    tool(home, "nbdcopy", &["--flush", "made.img", export]);
-    tool(
-        home,
-        "qemu-img",
-        &["compare", "-f", "raw", "-F", "raw", "made.img", export],
-    );
+    let tool = |name: &str, arguments: &[&str]| tool(home, name, arguments);
+    tool("mkfs.ext4", &["-q", "-F", "made.img", "32M"]);
+    tool("debugfs", &["-w", "-R", "write film film", "made.img"]);
+    tool("nbdcopy", &["--flush", "made.img", export]);
+    let raw = ["compare", "-f", "raw", "-F", "raw", "made.img", export];
+    tool("qemu-img", &raw);
     // Written in place: some pages of the file's own blocks stay, others are new.
-    tool(
-        home,
-        "qemu-io",
-        &[
-            "-f",
-            "raw",
-            "-c",
-            "write -P 0x77 31M 64k",
-            "-c",
-            "flush",
-            "-c",
-            "read -P 0x77 31M 64k",
-            export,
-        ],
-    );
-    tool(home, "nbdcopy", &[export, "back.img"]);
-    tool(home, "e2fsck", &["-fn", "back.img"]);
-    tool(home, "debugfs", &["-R", "dump film back", "back.img"]);
+    let [write, read] = ["write", "read"].map(|what| format!("{what} -P 0x77 31M 64k"));
+    let in_place = [
+        "-f", "raw", "-c", &write, "-c", "flush", "-c", &read, export,
+    ];
+    tool("qemu-io", &in_place);
+    tool("nbdcopy", &[export, "back.img"]);
+    tool("e2fsck", &["-fn", "back.img"]);
+    tool("debugfs", &["-R", "dump film back", "back.img"]);
     assert!(
         std::fs::read(home.path("back")).expect("the film") == content,
         "the film differs"
@@ -82,27 +62,21 @@ pub fn file_system_round_trip(home: &Home, export: &str) {
 
 #[test]
 fn a_file_system_through_the_server_and_through_a_proxy() {
-    let _dog = watchdog();
     if !have(&TOOLS) {
         return;
     }
-    let home = Home::new();
-    let _server = home.start(&[
-        "serve", "shm:disk", "disk.img", "--size", "32MiB", "--nbd", "unix:s",
-    ]);
-    let _proxy = home.start(&[
-        "proxy", "--server", "shm:disk", "--nbd", "unix:p", "--cache", "4MiB",
-    ]);
+    let home = home();
+    let disk = ["serve", "shm:disk", "disk.img", "--size", "32MiB"];
+    let _server = start(&home, &[&disk[..], &["--nbd", "unix:s"]].concat());
+    let proxy = ["proxy", "--server", "shm:disk", "--nbd", "unix:p"];
+    let _proxy = start(&home, &[&proxy[..], &["--cache", "4MiB"]].concat());
+    let export = |socket| format!("nbd+unix:///?socket={}", home.path(socket).display());
     for socket in ["s", "p"] {
-        file_system_round_trip(
-            &home,
-            &format!("nbd+unix:///?socket={}", home.path(socket).display()),
-        );
+        file_system_round_trip(&home, &export(socket));
     }
     // If there is a port, the program prints it.
-    let info = format!("nbd+unix:///?socket={}", home.path("p").display());
-    let info = tool(&home, "nbdinfo", &["--json", &info]);
-    let info: serde_json::Value = serde_json::from_slice(&info).expect("JSON");
+    let info = tool(&home, "nbdinfo", &["--json", &export("p")]);
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
     let export = &info["exports"][0];
     assert_eq!(
         (&export["export-size"], &export["can_fua"]),
@@ -114,82 +88,55 @@ fn a_file_system_through_the_server_and_through_a_proxy() {
 /// `nbdfuse` shows the export as a file, on which a file system is made and used.
 #[test]
 fn a_file_system_in_place_through_fuse() {
-    let _dog = watchdog();
     if !have(&TOOLS) || !have(&["nbdfuse", "fusermount3"]) {
         return;
     }
     if std::fs::File::open("/dev/fuse").is_err() {
         return skipped("no /dev/fuse");
     }
-    let home = Home::new();
-    let _server = home.start(&["serve", "shm:disk", "disk.img", "--size", "32MiB"]);
-    let _proxy = home.start(&["proxy", "--server", "shm:disk", "--nbd", "unix:p"]);
+    let home = home();
+    let _server = start(&home, &["serve", "shm:disk", "disk.img", "--size", "32MiB"]);
+    let _proxy = start(&home, &["proxy", "--server", "shm:disk", "--nbd", "unix:p"]);
     std::fs::create_dir(home.path("mount")).expect("a folder");
     let export = format!("nbd+unix:///?socket={}", home.path("p").display());
     let (tell, ready) = (home.path("pid"), home.path("mount/nbd"));
     let mut fuse = Command::new("nbdfuse");
-    fuse.arg("-P")
-        .arg(&tell)
-        .arg(home.path("mount"))
-        .arg(&export);
-    let mut fuse = Running(fuse.stdin(Stdio::null()).spawn().expect("nbdfuse"));
-    while !ready.exists() {
-        if let Some(status) = fuse.0.try_wait().expect("waiting") {
-            return skipped(format!("nbdfuse cannot mount here: {status}"));
-        }
-        std::thread::yield_now();
-    }
+    fuse.arg("-P").arg(&tell).arg(home.path("mount"));
+    let Some(fuse) = mounted(fuse.arg(&export), &ready) else {
+        return;
+    };
     let mut random = Random::printed("fuse");
     let content = random_file(&home.path("film"), &mut random, 2 << 20);
-    tool(&home, "mkfs.ext4", &["-q", "-F", "mount/nbd"]);
-    tool(
-        &home,
-        "debugfs",
-        &["-w", "-R", "write film film", "mount/nbd"],
-    );
-    tool(&home, "e2fsck", &["-fn", "mount/nbd"]);
-    tool(&home, "fusermount3", &["-u", "mount"]);
-    fuse.0.wait().expect("its end");
+    let tool = |name: &str, arguments: &[&str]| tool(&home, name, arguments);
+    tool("mkfs.ext4", &["-q", "-F", "mount/nbd"]);
+    tool("debugfs", &["-w", "-R", "write film film", "mount/nbd"]);
+    tool("e2fsck", &["-fn", "mount/nbd"]);
+    tool("fusermount3", &["-u", "mount"]);
+    fuse.said();
     // Below all of it.
-    tool(&home, "e2fsck", &["-fn", "disk.img"]);
-    tool(&home, "debugfs", &["-R", "dump film back", "disk.img"]);
+    tool("e2fsck", &["-fn", "disk.img"]);
+    tool("debugfs", &["-R", "dump film back", "disk.img"]);
     assert!(std::fs::read(home.path("back")).expect("the film") == content);
 }
 
 #[test]
 fn a_local_program_measures_a_proxy_and_the_ports_are_said() {
-    let _dog = watchdog();
-    let home = Home::new();
-    let _server = home.start(&["serve", "shm:disk", "disk.img", "--size", "4MiB"]);
-    let mut proxy = home.command(&[
-        "block",
-        "proxy",
-        "--server",
-        "shm:disk",
-        "--listen",
-        "shm:here",
-        "--nbd",
-        "tcp:127.0.0.1:0",
-    ]);
-    let proxy = proxy.stdout(Stdio::piped()).spawn().expect("a proxy");
-    let (_proxy, said) = started_saying(proxy);
+    let home = home();
+    let _server = start(&home, &["serve", "shm:disk", "disk.img", "--size", "4MiB"]);
+    let proxy = [
+        "block", "proxy", "--server", "shm:disk", "--listen", "shm:here",
+    ];
+    let mut proxy = home.command(&proxy);
+    let (_proxy, said) = started_saying(proxy.args(["--nbd", "tcp:127.0.0.1:0"]));
     let port = said[0].strip_prefix("NBD at tcp:127.0.0.1:");
     let port = port.map(str::parse::<u16>);
     assert!(matches!(port, Some(Ok(port)) if port > 0), "{said:?}");
     assert_eq!(said[1..], ["forwarding shm:here to shm:disk"]);
     let bench = [
-        "block",
-        "bench",
-        "shm:here",
-        "--time",
-        "50ms",
-        "--write",
-        "--json",
-        "--request",
-        "20KiB",
+        "block", "bench", "shm:here", "--time", "50ms", "--write", "--json",
     ];
-    let output = run(&mut home.command(&bench));
-    let result: serde_json::Value = serde_json::from_slice(&output).expect("JSON");
+    let mut bench = home.command(&bench);
+    let result = Said::of(bench.args(["--request", "20KiB"])).json();
     let rows = result["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 4);
     assert!(
@@ -200,8 +147,7 @@ fn a_local_program_measures_a_proxy_and_the_ports_are_said() {
 
 #[test]
 fn what_cannot_be_served_is_an_error_that_says_why() {
-    let _dog = watchdog();
-    let home = Home::new();
+    let home = home();
     for (arguments, says) in [
         (&["serve", "shm:x", "nothing"][..], "nothing"),
         (
@@ -214,12 +160,6 @@ fn what_cannot_be_served_is_an_error_that_says_why() {
             "unix:PATH",
         ),
     ] {
-        let output = home
-            .command(&[&["block"], arguments].concat())
-            .output()
-            .expect("running");
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(says), "{error}");
+        home.run(&[&["block"], arguments].concat()).ends(2, &[says]);
     }
 }

@@ -1,7 +1,7 @@
 //! Disks that are full, broken, cut or not to be written, and rows of proxies: the client is told, and its connection
 //! goes on.
 
-use crate::kit::{Home, Running, have, run, started, watchdog};
+use crate::kit::{have, home, mounted, run, start, started};
 use crate::nbd::{Client, FLUSH, READ, TRIM, WRITE, ZERO};
 use std::process::{Command, Stdio};
 use tranship_testkit::skipped;
@@ -24,7 +24,6 @@ fn fill(client: &mut Client) -> Vec<u32> {
 
 #[test]
 fn a_full_disk_is_an_error_of_the_writes_that_do_not_fit() {
-    let _dog = watchdog();
     if !have(&["unshare", "mount"]) {
         return;
     }
@@ -34,7 +33,7 @@ fn a_full_disk_is_an_error_of_the_writes_that_do_not_fit() {
     if !possible.is_ok_and(|output| output.status.success()) {
         return skipped("no file system of one's own here");
     }
-    let home = Home::new();
+    let home = home();
     std::fs::create_dir(home.path("small")).expect("a folder");
     let mut server = home.command(&[]);
     let program = server.get_program().to_owned();
@@ -47,9 +46,8 @@ fn a_full_disk_is_an_error_of_the_writes_that_do_not_fit() {
         .args(["block", "serve", "local:x", "small/disk.img"])
         .args(["--size", "8MiB", "--nbd", "unix:s"])
         .current_dir(home.path(""))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    let _server = started(server.spawn().expect("a server"));
+        .stdin(Stdio::null());
+    let _server = started(&mut server);
     let mut client = Client::connect(&home.path("s")).expect("connecting");
     let told = fill(&mut client);
     let full = told.iter().filter(|told| **told == 28).count();
@@ -78,14 +76,13 @@ fn a_full_disk_is_an_error_of_the_writes_that_do_not_fit() {
 /// `nbdkit` fails when it is told to; `nbdfuse` makes a file of it.
 #[test]
 fn a_broken_disk_is_an_error_of_each_request_until_it_works_again() {
-    let _dog = watchdog();
     if !have(&["nbdkit", "nbdfuse", "fusermount3"]) {
         return;
     }
     if std::fs::File::open("/dev/fuse").is_err() {
         return skipped("no /dev/fuse");
     }
-    let home = Home::new();
+    let home = home();
     std::fs::create_dir(home.path("mount")).expect("a folder");
     let broken = home.path("broken");
     let mut fuse = Command::new("nbdfuse");
@@ -94,14 +91,10 @@ fn a_broken_disk_is_an_error_of_each_request_until_it_works_again() {
         .args(["memory", "8M", "error=EIO", "error-rate=100%"])
         .arg(format!("error-file={}", broken.display()))
         .arg("]");
-    let mut fuse = Running(fuse.stdin(Stdio::null()).spawn().expect("nbdfuse"));
-    while !home.path("mount/nbd").exists() {
-        if let Some(status) = fuse.0.try_wait().expect("waiting") {
-            return skipped(format!("nbdfuse cannot mount here: {status}"));
-        }
-        std::thread::yield_now();
-    }
-    let mut server = home.start(&["serve", "local:x", "mount/nbd", "--nbd", "unix:s"]);
+    let Some(fuse) = mounted(&mut fuse, &home.path("mount/nbd")) else {
+        return;
+    };
+    let mut server = start(&home, &["serve", "local:x", "mount/nbd", "--nbd", "unix:s"]);
     let mut client = Client::connect(&home.path("s")).expect("connecting");
     let page = [7; 4096];
     assert_eq!(client.ask(WRITE, 0, 4096, &page).expect("a write"), 0);
@@ -122,25 +115,17 @@ fn a_broken_disk_is_an_error_of_each_request_until_it_works_again() {
         .arg(home.path("mount"))
         .status();
     assert!(unmount.expect("fusermount3").success());
-    fuse.0.wait().expect("its end");
+    fuse.said();
 }
 
 #[test]
 fn a_file_that_is_cut_under_its_server_is_an_error_where_it_is_missing() {
-    let _dog = watchdog();
-    let home = Home::new();
+    let home = home();
     for (socket, access) in [("a", "auto"), ("b", "buffered")] {
-        let mut server = home.start(&[
-            "serve",
-            "local:x",
-            "disk.img",
-            "--size",
-            "1MiB",
-            "--access",
-            access,
-            "--nbd",
-            &format!("unix:{socket}"),
-        ]);
+        let nbd = format!("unix:{socket}");
+        let serve = ["serve", "local:x", "disk.img", "--size", "1MiB"];
+        let more = ["--access", access, "--nbd", &nbd];
+        let mut server = start(&home, &[&serve[..], &more].concat());
         let mut client = Client::connect(&home.path(socket)).expect("connecting");
         let file = std::fs::File::options()
             .write(true)
@@ -169,17 +154,10 @@ fn a_file_that_is_cut_under_its_server_is_an_error_where_it_is_missing() {
 
 #[test]
 fn a_read_only_export_refuses_what_writes() {
-    let _dog = watchdog();
-    let home = Home::new();
+    let home = home();
     std::fs::write(home.path("disk.img"), [3; 8192]).expect("a file");
-    let _server = home.start(&[
-        "serve",
-        "local:x",
-        "disk.img",
-        "--read-only",
-        "--nbd",
-        "unix:s",
-    ]);
+    let serve = ["serve", "local:x", "disk.img", "--read-only"];
+    let _server = start(&home, &[&serve[..], &["--nbd", "unix:s"]].concat());
     let mut client = Client::connect(&home.path("s")).expect("connecting");
     for (command, bytes) in [(WRITE, &[7; 4096][..]), (TRIM, &[]), (ZERO, &[])] {
         assert_eq!(
@@ -198,26 +176,24 @@ fn a_read_only_export_refuses_what_writes() {
 /// request.
 #[test]
 fn a_proxy_of_a_proxy_serves_nbd_and_channels() {
-    let _dog = watchdog();
-    let home = Home::new();
-    let mut server = home.start(&["serve", "shm:disk", "disk.img", "--size", "8MiB"]);
-    let mut middle = home.start(&["proxy", "--server", "shm:disk", "--listen", "shm:middle"]);
-    let _end = home.start(&[
-        "proxy",
-        "--server",
-        "shm:middle",
-        "--nbd",
-        "unix:p",
-        "--cache",
-        "0",
-    ]);
+    let home = home();
+    let mut server = start(&home, &["serve", "shm:disk", "disk.img", "--size", "8MiB"]);
+    let mut middle = start(
+        &home,
+        &["proxy", "--server", "shm:disk", "--listen", "shm:middle"],
+    );
+    let end = ["proxy", "--server", "shm:middle", "--nbd", "unix:p"];
+    let _end = start(&home, &[&end[..], &["--cache", "0"]].concat());
     let mut client = Client::connect(&home.path("p")).expect("connecting");
     assert!(fill(&mut client).iter().all(|told| *told == 0));
     middle.kill();
-    middle = home.start(&["proxy", "--server", "shm:disk", "--listen", "shm:middle"]);
+    middle = start(
+        &home,
+        &["proxy", "--server", "shm:disk", "--listen", "shm:middle"],
+    );
     assert_eq!(client.ask(WRITE, 5000, 3, b"abc").expect("a write"), 0);
     server.kill();
-    server = home.start(&["serve", "shm:disk", "disk.img"]);
+    server = start(&home, &["serve", "shm:disk", "disk.img"]);
     assert_eq!(client.ask(FLUSH, 0, 0, &[]).expect("a flush"), 0);
     let mut all = vec![0; 8 << 20];
     assert_eq!(client.read(0, &mut all).expect("a read"), 0);
@@ -229,7 +205,10 @@ fn a_proxy_of_a_proxy_serves_nbd_and_channels() {
     }
     assert_eq!(&all[5000..5003], b"abc");
 
-    let mut end = home.start(&["proxy", "--server", "shm:middle", "--listen", "shm:end"]);
+    let mut end = start(
+        &home,
+        &["proxy", "--server", "shm:middle", "--listen", "shm:end"],
+    );
     run(home
         .command(&["block", "bench", "shm:end", "--time", "1ms", "--write"])
         .stderr(Stdio::inherit()));

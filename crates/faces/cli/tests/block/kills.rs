@@ -1,52 +1,20 @@
 //! Any of the three processes is killed at any moment, again and again: no flushed data is lost, and every block is the
 //! result of one write.
 
-use crate::kit::{Home, Running, watchdog};
-use crate::nbd::{Client, FLUSH, WRITE};
-use std::collections::HashMap;
+use crate::kit::{Home, Running, home, start};
+use crate::nbd::{Client, FLUSH};
+use crate::writes::{self, AT_ONCE, SIZE, write_round};
 use std::path::PathBuf;
 use std::time::Duration;
 use tranship_testkit::{Control, Peer, Random, child};
 
-const BLOCK: usize = 4096;
-/// A round of writes: so many at once, each in its own part of the disk.
-const AT_ONCE: u64 = 8;
-const PART_BLOCKS: u64 = 64;
-const SIZE: u64 = AT_ONCE * PART_BLOCKS * BLOCK as u64;
-
-/// Returns the place of a write: its first block, and the number of blocks. It is the same for every caller.
-fn place(write: u64) -> (u64, u64) {
-    let mut random = Random::seeded(write.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let blocks = 1 + random.below(12);
-    let first = random.below(PART_BLOCKS - blocks + 1);
-    ((write % AT_ONCE) * PART_BLOCKS + first, blocks)
-}
-
-/// A block as a write leaves it: it says which write it was, and every byte belongs to it.
-fn content(write: u64, block: u64) -> Vec<u8> {
-    let mut random = Random::seeded(write << 20 | block);
-    let mut bytes = write.to_le_bytes().to_vec();
-    bytes.extend((1..BLOCK / 8).flat_map(|_| random.next().to_le_bytes()));
-    bytes
-}
-
-// Writes, and says after each flush which writes it covers; ends when nobody listens.
+// Writes, and says
 child!(
     fn user(ctl: Control) -> std::io::Result<()> {
         let (path, mut next): (PathBuf, u64) = ctl.recv().expect("control").expect("start");
         let mut client = Client::connect(&path)?;
         loop {
-            for write in next..next + AT_ONCE {
-                let (first, blocks) = place(write);
-                let bytes: Vec<u8> = (first..first + blocks)
-                    .flat_map(|b| content(write, b))
-                    .collect();
-                let len = u32::try_from(bytes.len()).expect("short");
-                client.send(WRITE, 0, first * BLOCK as u64, len, &bytes)?;
-            }
-            for _ in 0..AT_ONCE {
-                assert_eq!(client.reply()?.0, 0, "an error");
-            }
+            assert!(write_round(&mut client, next)?, "an error");
             next += AT_ONCE;
             assert_eq!(client.ask(FLUSH, 0, 0, &[])?, 0, "an error");
             if ctl.send(&next).is_err() {
@@ -71,13 +39,19 @@ struct World {
 }
 
 fn server(home: &Home) -> Running {
-    home.start(&["serve", "shm:disk", "disk.img", "--size", &SIZE.to_string()])
+    start(
+        home,
+        &["serve", "shm:disk", "disk.img", "--size", &SIZE.to_string()],
+    )
 }
 
 fn proxy(home: &Home) -> Running {
-    home.start(&[
-        "proxy", "--server", "shm:disk", "--nbd", "unix:p", "--cache", "256KiB",
-    ])
+    start(
+        home,
+        &[
+            "proxy", "--server", "shm:disk", "--nbd", "unix:p", "--cache", "256KiB",
+        ],
+    )
 }
 
 impl World {
@@ -96,42 +70,9 @@ impl World {
         user.send(&true).expect("the user");
     }
 
-    /// Checks that every block is of one write, whole, and no older than the last that was flushed.
     fn check(&self, bytes: &[u8], whence: &str) {
-        let mut last = HashMap::new();
-        for write in self
-            .flushed
-            .iter()
-            .flat_map(|first| *first..first + AT_ONCE)
-        {
-            let (first, blocks) = place(write);
-            last.extend((first..first + blocks).map(|block| (block, write)));
-        }
-        for (block, bytes) in (0..).zip(bytes.chunks(BLOCK)) {
-            let oldest = last.get(&block).copied();
-            if bytes.iter().all(|byte| *byte == 0) {
-                assert_eq!(oldest, None, "{whence}: block {block} was never written");
-                continue;
-            }
-            let write = u64::from_le_bytes(*bytes.first_chunk().expect("a block"));
-            assert!(
-                write < self.begun,
-                "{whence}: block {block} is of write {write}"
-            );
-            let (first, blocks) = place(write);
-            assert!(
-                (first..first + blocks).contains(&block),
-                "{whence}: block {block} is of {write}"
-            );
-            assert!(
-                oldest <= Some(write),
-                "{whence}: block {block} is of {write}, not {oldest:?}"
-            );
-            assert!(
-                bytes == content(write, block),
-                "{whence}: block {block} of {write} is damaged"
-            );
-        }
+        let checked = writes::check(self.flushed.iter().copied(), self.begun, bytes);
+        assert_eq!(checked, Ok(()), "{whence}");
     }
 
     fn check_all(&self) {
@@ -144,10 +85,9 @@ impl World {
 
 #[test]
 fn no_kill_of_any_process_loses_a_flushed_write() {
-    let _dog = watchdog();
     let kills = tranship_testkit::kills(9, 300);
     let mut random = Random::printed("block kills");
-    let home = Home::new();
+    let home = home();
     let (first, second) = (server(&home), proxy(&home));
     let mut world = World {
         home,

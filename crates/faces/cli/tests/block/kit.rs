@@ -1,64 +1,32 @@
 //! Processes of the program, with a manager and a folder of their own.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-pub use tranship_testkit::Running;
-use tranship_testkit::{Peer, Watchdog, start_manager};
-
-/// Generous: not a bound on speed.
-pub fn watchdog() -> Watchdog {
-    Watchdog::new()
-}
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tranship_testkit::skipped;
+pub use tranship_testkit::{Home, Running, Said};
 
 /// A manager, and a folder on a real disk.
-pub struct Home {
-    dir: tempfile::TempDir,
-    _manager: Peer,
+pub fn home() -> Home {
+    let near = Path::new(env!("CARGO_BIN_EXE_tranship"));
+    let dir = tempfile::tempdir_in(near.parent().expect("a folder"));
+    Home::within(dir.expect("a folder"), "")
 }
 
-impl Home {
-    pub fn new() -> Home {
-        let near = Path::new(env!("CARGO_BIN_EXE_tranship"));
-        let dir = tempfile::tempdir_in(near.parent().expect("a folder")).expect("a folder");
-        let socket = dir.path().join("m");
-        Home {
-            _manager: start_manager(&socket, ""),
-            dir,
-        }
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
-        command
-            .args(arguments)
-            .current_dir(self.dir.path())
-            .env("TRANSHIP_SOCKET", self.path("m"))
-            .env_remove("RUST_LOG")
-            .stdin(Stdio::null());
-        command
-    }
-
-    /// Starts a service, and waits until it says that it is there.
-    pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(&[&["block"], arguments].concat());
-        started(command.stdout(Stdio::piped()).spawn().expect("starting"))
-    }
+/// Starts a service, and waits until it says that it is there.
+pub fn start(home: &Home, arguments: &[&str]) -> Running {
+    started(&mut home.command(&[&["block"], arguments].concat()))
 }
 
-/// Waits for a service's last line about itself; its other output is thrown away.
-pub fn started(child: Child) -> Running {
-    started_saying(child).0
+/// Starts a service, and waits for its last line about itself; its other output is thrown away.
+pub fn started(command: &mut Command) -> Running {
+    started_saying(command).0
 }
 
 /// Starts the program; returns its output up to there too.
-pub fn started_saying(mut child: Child) -> (Running, Vec<String>) {
-    let out = child.stdout.take().expect("its output");
-    let running = Running(child);
+pub fn started_saying(command: &mut Command) -> (Running, Vec<String>) {
+    let mut running = Running::start(command.stdout(Stdio::piped()));
+    let out = running.0.stdout.take().expect("its output");
     let mut out = BufReader::new(out);
     let mut said: Vec<String> = Vec::new();
     let is_last = |line: &String| line.starts_with("serving") || line.starts_with("forwarding");
@@ -74,6 +42,19 @@ pub fn started_saying(mut child: Child) -> (Running, Vec<String>) {
     (running, said)
 }
 
+/// Starts a program that mounts a file system, and waits until this file of it is there. Reports the skip if it cannot.
+pub fn mounted(command: &mut Command, file: &Path) -> Option<Running> {
+    let mut running = Running::start(command.stdin(Stdio::null()));
+    while !file.exists() {
+        if let Some(status) = running.0.try_wait().expect("waiting") {
+            skipped(format!("nbdfuse cannot mount here: {status}"));
+            return None;
+        }
+        std::thread::yield_now();
+    }
+    Some(running)
+}
+
 /// Returns whether these programs are here.
 pub fn have(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
@@ -83,20 +64,12 @@ pub fn have(programs: &[&str]) -> bool {
         !found.is_ok_and(|found| found.status.success())
     });
     if let Some(missing) = missing {
-        tranship_testkit::skipped(format!("no {missing} here; scripts/deps.sh installs it"));
+        skipped(format!("no {missing} here; scripts/deps.sh installs it"));
     }
     missing.is_none()
 }
 
-/// Runs it, which must succeed; gives its output.
-pub fn run(command: &mut Command) -> Vec<u8> {
-    let output = command.stdin(Stdio::null()).output().expect("running");
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output.stdout
+/// Runs a command, which must succeed; returns its output.
+pub fn run(command: &mut Command) -> String {
+    Said::of(command.stdin(Stdio::null())).well()
 }

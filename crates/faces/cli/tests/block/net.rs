@@ -1,8 +1,7 @@
 //! Two machines: the server on one, the proxy and its NBD clients on the other, with TLS and weather between them.
 
-use crate::clients::{TOOLS, file_system_round_trip};
-use crate::kit::{Home, Running, have, run, started, watchdog};
-use std::path::Path;
+use crate::clients::{TOOLS, file_system_round_trip, random_file};
+use crate::kit::{Home, Running, have, home, run, started};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tranship_testkit::lab::{self, Lab, Weather};
@@ -19,18 +18,13 @@ fn start(lab: &Lab, home: &Home, side: usize, arguments: &[&str]) -> Running {
         .args(arguments)
         .current_dir(home.path(""))
         .env("TRANSHIP_TLS", home.path(["server", "client"][side]))
-        .env_remove("RUST_LOG")
-        .stdout(Stdio::piped());
-    started(command.spawn().expect("starting"))
+        .env_remove("RUST_LOG");
+    started(&mut command)
 }
 
 fn server(lab: &Lab, home: &Home) -> Running {
-    start(
-        lab,
-        home,
-        0,
-        &["serve", SERVER, "disk.img", "--size", "32MiB"],
-    )
+    let serve = ["serve", SERVER, "disk.img", "--size", "32MiB"];
+    start(lab, home, 0, &serve)
 }
 
 fn certificates(lab: &Lab, home: &Home) {
@@ -42,35 +36,22 @@ fn certificates(lab: &Lab, home: &Home) {
     }
 }
 
-fn source(path: &Path, bytes: usize) {
-    let mut random = Random::printed("block net");
-    let content: Vec<u8> = (0..bytes / 8)
-        .flat_map(|_| random.next().to_le_bytes())
-        .collect();
-    std::fs::write(path, content).expect("a file");
-}
-
 #[test]
 fn a_file_system_over_a_lossy_network_with_the_server_killed_in_the_middle() {
-    let _dog = watchdog();
     if let Err(why) = lab::possible() {
         return skipped(why);
     }
     if !have(&TOOLS) {
         return;
     }
-    let home = Home::new();
+    let home = home();
     let lab = Lab::new(Random::printed("weather")).expect("two hosts");
     certificates(&lab, &home);
     let mut running = server(&lab, &home);
-    let _proxy = start(
-        &lab,
-        &home,
-        1,
-        &[
-            "proxy", "--server", SERVER, "--nbd", "unix:p", "--cache", "1MiB",
-        ],
-    );
+    let proxy = [
+        "proxy", "--server", SERVER, "--nbd", "unix:p", "--cache", "1MiB",
+    ];
+    let _proxy = start(&lab, &home, 1, &proxy);
     let export = format!("nbd+unix:///?socket={}", home.path("p").display());
     // Fine weather first.
     file_system_round_trip(&home, &export);
@@ -79,13 +60,14 @@ fn a_file_system_over_a_lossy_network_with_the_server_killed_in_the_middle() {
         ..Weather::default()
     });
     // Bytes that cannot be left out, so that the kill meets them under way.
-    source(&home.path("noise"), 24 << 20);
+    let mut random = Random::printed("block net");
+    random_file(&home.path("noise"), &mut random, 24 << 20);
     let begun = lab.frames().0;
     let mut copy = Command::new("nbdcopy");
     copy.args(["--flush", "noise", &export])
         .current_dir(home.path(""))
         .stdin(Stdio::null());
-    let mut copy = Running(copy.spawn().expect("nbdcopy"));
+    let mut copy = Running::start(&mut copy);
     while lab.frames().0 < begun + 2000 {
         assert!(
             copy.0.try_wait().expect("waiting").is_none(),
@@ -95,7 +77,7 @@ fn a_file_system_over_a_lossy_network_with_the_server_killed_in_the_middle() {
     }
     running.kill();
     running = server(&lab, &home);
-    assert!(copy.0.wait().expect("nbdcopy").success(), "the copy");
+    copy.ends_well();
     // Read back over the network, and on the disk.
     let back = home.path("noise.back");
     run(Command::new("nbdcopy")

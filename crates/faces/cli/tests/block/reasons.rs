@@ -1,13 +1,13 @@
 //! Reasons of failures: each is reported in its own words.
 
-use crate::kit::{Home, Running, run, started, watchdog};
+use crate::kit::{Home, Said, home, run, start, started};
 use crate::nbd::{Client, FLUSH};
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-use tranship_testkit::Port;
+use tranship_testkit::{Port, Running, has, tranship};
 use tranship_transport::net::certificate;
 
 /// Two authorities, and credentials of each for this machine.
@@ -27,30 +27,27 @@ fn with_tls(home: &Home, whose: &str, arguments: &[&str]) -> Command {
     command
 }
 
-fn begun(mut command: Command) -> Child {
-    let out = command.stdout(Stdio::null()).stderr(Stdio::piped());
-    out.spawn().expect("starting")
+fn begun(mut command: Command) -> Running {
+    Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
 }
 
 /// Checks that it fails; returns its output.
-fn failed(child: Child) -> String {
-    let output = child.wait_with_output().expect("its output");
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    String::from_utf8(output.stderr).expect("text")
+fn failed(running: Running) -> String {
+    let said = running.said();
+    said.ends(2, &[]);
+    said.err
 }
 
 #[test]
 fn each_reason_has_its_own_words() {
-    let _dog = watchdog();
-    let home = Home::new();
+    let home = home();
     certificates(&home);
     let [port, silent] = [(); 2].map(|()| Port::reserve().expect("a port"));
     let port = port.number();
     let at = format!("tcp:127.0.0.1:{port}/disk");
     let serve = ["block", "serve", &at, "disk.img", "--size", "1MiB"];
     let mut server = with_tls(&home, "ours", &serve);
-    let server = server.stdout(Stdio::piped()).spawn().expect("a server");
-    let _server: Running = started(server);
+    let _server = started(&mut server);
     let bench = |whose: &str, at: &str| begun(with_tls(&home, whose, &["block", "bench", at]));
     let nowhere = format!("tcp:127.0.0.1:{}/disk", silent.number());
     let other = format!("tcp:127.0.0.1:{port}/films");
@@ -84,17 +81,15 @@ fn each_reason_has_its_own_words() {
         }),
     ];
     for (words, child) in cases {
-        let said = failed(child);
-        assert!(said.contains(words), "{words:?}: {said}");
+        has(&failed(child), &[words]);
     }
     assert_eq!(std::fs::read(home.path("precious")).expect("there"), b"x");
 }
 
 #[test]
 fn levels_that_differ_are_both_said_at_once() {
-    let _dog = watchdog();
-    let home = Home::new();
-    let _server = home.start(&["serve", "shm:disk", "disk.img", "--size", "1MiB"]);
+    let home = home();
+    let _server = start(&home, &["serve", "shm:disk", "disk.img", "--size", "1MiB"]);
     for level in ["none", "full"] {
         let bench = ["block", "bench", "shm:disk", "--trust", level];
         let said = failed(begun(home.command(&bench)));
@@ -116,16 +111,13 @@ fn until_said(log: &Path, words: &[&str]) {
 
 #[test]
 fn who_is_let_in_who_is_refused_and_who_is_gone_for_good_is_said() {
-    let dog = watchdog();
-    let home = Home::new();
+    let home = home();
     certificates(&home);
     let port = Port::reserve().expect("a port");
     let at = format!("tcp:127.0.0.1:{}/disk", port.number());
     let begin = |log: &Path, arguments: &[&str]| {
         let mut service = with_tls(&home, "ours", &[&["-v", "block"], arguments].concat());
-        let log = File::create(log).expect("a log");
-        let service = service.stdout(Stdio::piped()).stderr(log).spawn();
-        started(service.expect("starting"))
+        started(service.stderr(File::create(log).expect("a log")))
     };
     let log = home.path("server");
     let serve = [
@@ -133,13 +125,13 @@ fn who_is_let_in_who_is_refused_and_who_is_gone_for_good_is_said() {
     ];
     let server = begin(&log, &serve);
     let bench = |whose: &str| with_tls(&home, whose, &["block", "bench", &at, "--time", "1ms"]);
-    dog.step("who has another authority");
+    home.dog.step("who has another authority");
     failed(begun(bench("theirs")));
     until_said(&log, &["refused: "]);
-    dog.step("who is one of ours");
+    home.dog.step("who is one of ours");
     run(&mut bench("ours"));
     until_said(&log, &[": 127.0.0.1:", "is let in", "is gone"]);
-    dog.step("NBD");
+    home.dog.step("NBD");
     let who = format!("process {} of user", std::process::id());
     let client = Client::connect(&home.path("s")).expect("a client");
     until_said(&log, &[&who, "NBD: ", " is let in\n"]);
@@ -148,17 +140,10 @@ fn who_is_let_in_who_is_refused_and_who_is_gone_for_good_is_said() {
     drop(nobody);
     until_said(&log, &["is refused in its handshake"]);
 
-    dog.step("a proxy whose server goes");
+    home.dog.step("a proxy whose server goes");
     let log = home.path("proxy");
-    let proxy = [
-        "proxy",
-        "--server",
-        &at,
-        "--nbd",
-        "unix:p",
-        "--give-up",
-        "1ms",
-    ];
+    let proxy = ["proxy", "--server", &at, "--nbd", "unix:p"];
+    let proxy = [&proxy[..], &["--give-up", "1ms"]].concat();
     let _proxy = begin(&log, &proxy);
     let mut client = loop {
         // Refused until the server is reached.
@@ -174,15 +159,11 @@ fn who_is_let_in_who_is_refused_and_who_is_gone_for_good_is_said() {
 
 #[test]
 fn the_help_shows_every_kind_of_address() {
-    let help = |arguments: &[&str]| {
-        let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_tranship")));
-        let output = command.args(arguments).output().expect("running");
-        String::from_utf8(output.stdout).expect("text")
-    };
     for part in [&["serve"][..], &["proxy"], &["bench"], &[]] {
-        let said = help(&[&["block"], part, &["--help"]].concat());
-        for kind in ["shm:", "copy:", "tcp:", "tcp+plain:", "local:", "unix:"] {
-            assert!(said.contains(kind), "{part:?}: {kind} {said}");
-        }
+        let said = Said::of(&mut tranship(&[&["block"], part, &["--help"]].concat())).well();
+        has(
+            &said,
+            &["shm:", "copy:", "tcp:", "tcp+plain:", "local:", "unix:"],
+        );
     }
 }

@@ -1,45 +1,24 @@
 //! The block service with its proxy: flushed data is there, and every block is the result of one write, whichever
 //! process was struck.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 use tranship_testkit::chaos::{Flow, Gauge, MANAGER, Party};
 use tranship_testkit::{Control, Launch, Random, child};
 
-use crate::nbd::{Client, FLUSH, WRITE};
+use crate::nbd::{Client, FLUSH};
 use crate::scene::Scene;
 use crate::seat::{Broken, GAUGE, broken, variable};
 
-const BLOCK: usize = 4096;
-/// A round of writes: so many at once, each in its own part of the disk.
-const AT_ONCE: u64 = 8;
-const PART_BLOCKS: u64 = 32;
-const SIZE: u64 = AT_ONCE * PART_BLOCKS * BLOCK as u64;
+use crate::writes::{self, AT_ONCE, SIZE, write_round};
 
 /// Numbers of the gauge: rounds that are flushed, rounds that were begun, and from there on whether each is flushed.
 const FLUSHED: usize = 0;
 const BEGUN: usize = 1;
 const ROUNDS: usize = 2;
 
-/// Returns the place of a write: its first block, and the number of blocks. It is the same for every caller.
-fn place(write: u64) -> (u64, u64) {
-    let mut random = Random::seeded(write.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let blocks = 1 + random.below(12);
-    let first = random.below(PART_BLOCKS - blocks + 1);
-    ((write % AT_ONCE) * PART_BLOCKS + first, blocks)
-}
-
-/// A block as a write leaves it: it says which write it was, and every byte belongs to it.
-fn content(write: u64, block: u64) -> Vec<u8> {
-    let mut random = Random::seeded(write << 20 | block);
-    let mut bytes = (write + 1).to_le_bytes().to_vec();
-    bytes.extend((1..BLOCK / 8).flat_map(|_| random.next().to_le_bytes()));
-    bytes
-}
-
-/// A round that was begun and not flushed, for whatever reason, is never taken up again.
+/// A round that was begun
 fn begin(gauge: &Gauge) -> u64 {
     let round = gauge.read(BEGUN);
     gauge.set(BEGUN, round + 1);
@@ -51,41 +30,12 @@ fn flushed(gauge: &Gauge, round: u64) {
     gauge.tick(FLUSHED);
 }
 
-/// Checks that every block is of one write, whole, and no older than the last that was flushed.
+/// Checks every block.
 fn check(gauge: &Gauge, bytes: &[u8]) -> Result<(), Broken> {
     let begun = gauge.read(BEGUN);
-    let mut last = HashMap::new();
-    for round in (0..begun).filter(|r| gauge.read(ROUNDS + usize::try_from(*r).unwrap_or(0)) == 1) {
-        for write in round * AT_ONCE..(round + 1) * AT_ONCE {
-            let (first, blocks) = place(write);
-            last.extend((first..first + blocks).map(|block| (block, write)));
-        }
-    }
-    for (block, bytes) in (0..).zip(bytes.chunks(BLOCK)) {
-        let oldest = last.get(&block).copied();
-        let found = bytes
-            .first_chunk()
-            .map_or(0, |says| u64::from_le_bytes(*says));
-        let Some(write) = found.checked_sub(1) else {
-            if oldest.is_some() || bytes.iter().any(|byte| *byte != 0) {
-                return Err(format!(
-                    "block {block} is empty, write {oldest:?} was flushed"
-                ));
-            }
-            continue;
-        };
-        let (first, blocks) = place(write);
-        let right = write < begun * AT_ONCE
-            && (first..first + blocks).contains(&block)
-            && oldest <= Some(write)
-            && bytes == content(write, block);
-        if !right {
-            return Err(format!(
-                "block {block} says write {write}, {oldest:?} was flushed"
-            ));
-        }
-    }
-    Ok(())
+    let is_flushed = |r: &u64| gauge.read(ROUNDS + usize::try_from(*r).unwrap_or(0)) == 1;
+    let flushed = (0..begun).filter(is_flushed).map(|round| round * AT_ONCE);
+    writes::check(flushed, begun * AT_ONCE, bytes)
 }
 
 child!(
@@ -138,19 +88,8 @@ fn work(
 
 fn write(client: &mut Client, gauge: &Gauge) -> io::Result<()> {
     let round = begin(gauge);
-    for write in round * AT_ONCE..(round + 1) * AT_ONCE {
-        let (first, blocks) = place(write);
-        let bytes: Vec<u8> = (first..first + blocks)
-            .flat_map(|b| content(write, b))
-            .collect();
-        let len = u32::try_from(bytes.len()).unwrap_or(0);
-        client.send(WRITE, 0, first * BLOCK as u64, len, &bytes)?;
-    }
-    let mut whole = true;
-    for _ in 0..AT_ONCE {
-        whole &= client.reply()?.0 == 0;
-    }
-    // An error says that it is not there.
+    let whole = write_round(client, round * AT_ONCE)?;
+    // An error says
     if client.ask(FLUSH, 0, 0, &[])? == 0 && whole {
         flushed(gauge, round);
     }

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tranship::error::Refusal;
-use tranship::{ChannelOptions, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Sender};
+use tranship::{ChannelOptions, ErrorKind, Listener, Pool, PoolOptions, Receiver, Sender};
 use tranship_testkit::chaos::MANAGER;
 use tranship_testkit::{Control, child, payload};
 
 use crate::scene::Scene;
-use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_over, send_over};
+use crate::seat::{Broken, Order, ROUND, Seat, Wait};
+use crate::seat::{bearable, obey, patiently, recv_over, send_over, verify};
 
 const POOL: u64 = 24 << 20;
 const FRAME: usize = 1 << 20;
@@ -48,14 +49,8 @@ fn films(ctl: Control, ends: bool) -> Result<(), Broken> {
             None => camera.round()?,
             Some(Order::Quit) => return Ok(()),
             Some(Order::Rest) => {
-                let Camera {
-                    seat,
-                    pool,
-                    listener,
-                    viewers,
-                } = camera;
-                drop((pool, listener, viewers));
-                return seat.rest();
+                drop((camera.pool, camera.listener, camera.viewers));
+                return camera.seat.rest();
             }
         }
         if ends && camera.seat.random.one_in(200) {
@@ -73,18 +68,12 @@ struct Camera {
 
 impl Camera {
     fn anew(self) -> Result<Camera, Broken> {
-        let Camera {
-            seat,
-            pool,
-            listener,
-            viewers,
-        } = self;
-        drop((listener, viewers));
-        let listener = patiently(|| seat.domain.listen_with::<Sender>("video", options()))?;
+        drop((self.listener, self.viewers));
+        let domain = &self.seat.domain;
         Ok(Camera {
-            seat,
-            pool,
-            listener,
+            listener: patiently(|| domain.listen_with::<Sender>("video", options()))?,
+            seat: self.seat,
+            pool: self.pool,
             viewers: Vec::new(),
         })
     }
@@ -137,14 +126,7 @@ child!(
             } else {
                 ROUND
             };
-            match seat.order(wait)? {
-                None => {}
-                Some(Order::Quit) => return Ok(()),
-                Some(Order::Rest) => {
-                    drop((from, kept));
-                    return seat.rest();
-                }
-            }
+            obey!(seat, wait, (from, kept));
             let Some(link) = &mut from else {
                 let options = options().timeout(wait_for_camera.limit());
                 match seat.domain.open_with::<Receiver>("video", options) {
@@ -184,12 +166,6 @@ child!(
         }
     }
 );
-
-fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
-    let id = frame.word;
-    payload::verify_seed(&frame.to_vec(), id, payload::mix(id))
-        .map_err(|torn| format!("{when}: frame {id:#x}: {torn}"))
-}
 
 #[test]
 fn a_camera_with_viewers() {

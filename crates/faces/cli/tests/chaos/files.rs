@@ -3,13 +3,12 @@
 
 use std::path::PathBuf;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use tranship::Domain;
 use tranship_testkit::chaos::{Harm, Party, alone, rounds};
 use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
 use crate::scene::Scene;
-use crate::seat::patiently;
+use crate::seat::{pass, patiently};
 
 /// Process that may be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,18 +81,8 @@ impl<'a> Transfer<'a> {
     }
 
     /// Waits a little, or until one of them ends.
-    fn pass(&self, milliseconds: i64) {
-        let living = self.living();
-        let fds: Vec<_> = living.iter().map(|peer| peer.pidfd()).collect();
-        let mut fds: Vec<_> = fds
-            .iter()
-            .map(|fd| PollFd::new(fd, PollFlags::IN))
-            .collect();
-        let time = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: milliseconds * 1_000_000,
-        };
-        let _ = poll(&mut fds, Some(&time));
+    fn pass(&self, milliseconds: u64) {
+        pass(self.living(), milliseconds);
     }
 
     /// The ends of those that have ended: of the sender, of the receiver.
@@ -162,7 +151,7 @@ fn transfer(scene: &Scene, manager: &mut Party, number: u64, random: &mut Random
     while blow.joined && !all.is_joined() && all.living().iter().all(|peer| !peer.has_ended()) {
         all.pass(1);
     }
-    all.pass(i64::try_from(before).unwrap_or(0));
+    all.pass(before);
     strike(&mut all, manager, &mut blow, after);
     finish(&mut all, &blow);
     let _ = std::fs::remove_file(&all.out);
@@ -179,7 +168,7 @@ fn strike(all: &mut Transfer<'_>, manager: &mut Party, blow: &mut Blow, after: u
                 Harm::Stop => manager.stop(),
             }
             blow.done = true;
-            all.pass(i64::try_from(after).unwrap_or(0));
+            all.pass(after);
             return manager.recover();
         }
     };
@@ -192,7 +181,7 @@ fn strike(all: &mut Transfer<'_>, manager: &mut Party, blow: &mut Blow, after: u
         Harm::Kill => drop(peer.kill()),
         Harm::Stop => {
             peer.signal(libc::SIGSTOP);
-            all.pass(i64::try_from(after).unwrap_or(0));
+            all.pass(after);
             peer.resume();
         }
     }

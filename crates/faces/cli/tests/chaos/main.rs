@@ -16,3 +16,5 @@ mod relay;
 mod rules;
 mod scene;
 mod seat;
+#[path = "../block/writes.rs"]
+mod writes;

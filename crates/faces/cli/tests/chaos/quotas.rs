@@ -1,30 +1,15 @@
 //! Quotas that go up and down, to 0 too, while files are sent and received. A program that has too little memory waits,
 //! and every file arrives whole.
 
-use rustix::event::{PollFd, PollFlags, poll};
 use tranship::admin::StatRecord;
 use tranship::{Domain, ErrorKind};
 use tranship_testkit::chaos::{alone, rounds};
 use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
 use crate::scene::Scene;
-use crate::seat::patiently;
+use crate::seat::{pass, patiently};
 
 const FRAME: u64 = 256 << 10;
-
-/// Waits a little, or until one of them ends.
-fn pass(peers: &[Peer], milliseconds: u64) {
-    let fds: Vec<_> = peers.iter().map(Peer::pidfd).collect();
-    let mut fds: Vec<_> = fds
-        .iter()
-        .map(|fd| PollFd::new(fd, PollFlags::IN))
-        .collect();
-    let time = rustix::time::Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::try_from(milliseconds).unwrap_or(1) * 1_000_000,
-    };
-    let _ = poll(&mut fds, Some(&time));
-}
 
 /// Returns nothing, less than a frame, a frame and a bit, or up to all.
 fn quota(random: &mut Random, max_bytes: u64) -> u64 {

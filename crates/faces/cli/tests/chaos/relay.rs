@@ -12,7 +12,8 @@ use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
 
 use crate::scene::Scene;
-use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_over, send_over};
+use crate::seat::{Broken, ROUND, Seat, Wait};
+use crate::seat::{bearable, obey, patiently, recv_over, send_over, verify};
 
 const POOL: u64 = 8 << 20;
 const FRAME: u64 = 256 << 10;
@@ -38,14 +39,7 @@ child!(
         // Sent, and not yet said to be done with.
         let mut out = HashSet::new();
         loop {
-            match seat.order(Duration::ZERO)? {
-                None => {}
-                Some(Order::Quit) => return Ok(()),
-                Some(Order::Rest) => {
-                    drop((to, pool));
-                    return seat.rest();
-                }
-            }
+            obey!(seat, Duration::ZERO, (to, pool));
             let Some(relay) = &mut to else {
                 let options = options().timeout(wait.limit());
                 match seat.domain.open_with::<Sender>("raw", options) {
@@ -124,14 +118,7 @@ child!(
         let shown = patiently(|| seat.domain.listen_with::<Sender>("shown", options()))?;
         let mut between = Between::default();
         loop {
-            match seat.order(Duration::ZERO)? {
-                None => {}
-                Some(Order::Quit) => return Ok(()),
-                Some(Order::Rest) => {
-                    drop((between, raw, shown));
-                    return seat.rest();
-                }
-            }
+            obey!(seat, Duration::ZERO, (between, raw, shown));
             if between.from.is_none() {
                 match raw.accept_timeout(ROUND) {
                     Ok(next) => between.from = Some(next),
@@ -226,14 +213,7 @@ child!(
             } else {
                 ROUND
             };
-            match seat.order(idle)? {
-                None => {}
-                Some(Order::Quit) => return Ok(()),
-                Some(Order::Rest) => {
-                    drop((from, kept));
-                    return seat.rest();
-                }
-            }
+            obey!(seat, idle, (from, kept));
             let Some(link) = &mut from else {
                 let options = options().timeout(wait.limit());
                 match seat.domain.open_with::<Receiver>("shown", options) {
@@ -276,12 +256,6 @@ fn tell(from: &mut Receiver, frame: Message) -> Result<(), Broken> {
         Ok(()) => Ok(()),
         Err(failed) => send_over(&failed.error).map(drop),
     }
-}
-
-fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
-    let id = frame.word;
-    payload::verify_seed(&frame.to_vec(), id, payload::mix(id))
-        .map_err(|torn| format!("{when}: frame {id:#x}: {torn}"))
 }
 
 #[test]

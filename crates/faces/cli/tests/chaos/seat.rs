@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
-use tranship::{Domain, Error, PoolOptions};
+use tranship::{Domain, Error, Message, PoolOptions};
 use tranship_testkit::chaos::Gauge;
-use tranship_testkit::{Control, Held, Random};
+use tranship_testkit::{Control, Held, Peer, Random, payload};
 
 pub use crate::rules::{Broken, bearable, broken, recv_over, send_over};
 
@@ -141,6 +141,40 @@ impl Seat {
         Ok(())
     }
 }
+
+/// Checks that a frame is as it was sent.
+pub fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
+    let id = frame.word;
+    payload::verify_seed(&frame.to_vec(), id, payload::mix(id))
+        .map_err(|torn| format!("{when}: frame {id:#x}: {torn}"))
+}
+
+/// Waits so many milliseconds, or until one of the processes ends.
+pub fn pass<'a>(peers: impl IntoIterator<Item = &'a Peer>, milliseconds: u64) {
+    let fds: Vec<_> = peers.into_iter().map(Peer::pidfd).collect();
+    let fds = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN));
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::try_from(milliseconds).unwrap_or(1) * 1_000_000,
+    };
+    let _ = poll(&mut fds.collect::<Vec<_>>(), Some(&time));
+}
+
+/// Obeys the test's order, if one comes in that time: ends, or lets go of these things and rests.
+macro_rules! obey {
+    ($seat:ident, $wait:expr, $held:expr) => {
+        match $seat.order($wait)? {
+            None => {}
+            Some($crate::seat::Order::Quit) => return Ok(()),
+            Some($crate::seat::Order::Rest) => {
+                drop($held);
+                return $seat.rest();
+            }
+        }
+    };
+}
+
+pub(crate) use obey;
 
 fn turn(domain: &Domain) -> Result<(), Broken> {
     domain.turn().or_else(|e| bearable(&e))
