@@ -102,6 +102,7 @@ impl<'a> Names<'a> {
     }
 }
 
+#[derive(Default)]
 struct Sorted<'a> {
     manager: Option<&'a ManagerStat>,
     domains: Vec<&'a DomainStat>,
@@ -112,14 +113,7 @@ struct Sorted<'a> {
 }
 
 fn sort(records: &[StatRecord]) -> Sorted<'_> {
-    let mut s = Sorted {
-        manager: None,
-        domains: Vec::new(),
-        pools: Vec::new(),
-        heaps: Vec::new(),
-        channels: Vec::new(),
-        holds: Vec::new(),
-    };
+    let mut s = Sorted::default();
     for record in records {
         #[allow(clippy::match_wildcard_for_single_variants)]
         match record {

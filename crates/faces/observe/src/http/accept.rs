@@ -66,35 +66,30 @@ mod tests {
         let prometheus_2 = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         let old = "text/plain;version=0.0.4;q=1,*/*;q=0.1";
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-        for (accept, format_) in [
-            (None, O),
-            (Some("*/*"), O),
-            (Some(""), O),
-            (Some(prometheus_2), O),
-            (Some(old), P),
-            (Some(browser), P),
-            (Some("text/plain"), P),
-            (Some("TEXT/PLAIN; charset=utf-8"), P),
-            (Some("application/openmetrics-text"), O),
-            (
-                Some("application/openmetrics-text;version=\"1.0.0\", text/plain;q=0.9"),
-                O,
-            ),
-            (
-                Some("application/openmetrics-text;q=0.2, text/plain;q=0.9"),
-                P,
-            ),
-            (
-                Some("application/openmetrics-text;q=0, text/plain;q=0.1"),
-                P,
-            ),
-            (
-                Some("application/openmetrics-text;version=9.0.0, text/plain"),
-                P,
-            ),
-            (Some("q=;;;,=,*"), O),
-        ] {
-            assert_eq!(format(accept), format_, "{accept:?}");
+        let open = [
+            "*/*",
+            "",
+            prometheus_2,
+            "application/openmetrics-text",
+            "application/openmetrics-text;version=\"1.0.0\", text/plain;q=0.9",
+            "q=;;;,=,*",
+        ];
+        let plain = [
+            old,
+            browser,
+            "text/plain",
+            "TEXT/PLAIN; charset=utf-8",
+            "application/openmetrics-text;q=0.2, text/plain;q=0.9",
+            "application/openmetrics-text;q=0, text/plain;q=0.1",
+            "application/openmetrics-text;version=9.0.0, text/plain",
+        ];
+        assert_eq!(format(None), O);
+        for (accept, wanted) in open
+            .map(|a| (a, O))
+            .into_iter()
+            .chain(plain.map(|a| (a, P)))
+        {
+            assert_eq!(format(Some(accept)), wanted, "{accept:?}");
         }
     }
 }
