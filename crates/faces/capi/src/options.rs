@@ -112,11 +112,7 @@ pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
     let from = given.cast::<u8>();
     // SAFETY: the caller promises a struct of options of some version. All of them begin with their size.
     let size = unsafe { from.cast::<usize>().read_unaligned() };
-    if !(size_of::<usize>()..=MAX_SIZE).contains(&size) {
-        return Err(wrong(format!(
-            "size of {name} is {size}: set it to sizeof({name}), {here} here"
-        )));
-    }
+    check_size::<T>(size)?;
     let known = size.min(here);
     // SAFETY: the caller promises that `known` bytes are there, and `options` has room for them.
     unsafe { std::ptr::copy_nonoverlapping(from, (&raw mut options).cast(), known) };
@@ -131,21 +127,26 @@ pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
     Ok(options)
 }
 
+fn check_size<T: Grows>(size: usize) -> Result<(), Error> {
+    if (size_of::<usize>()..=MAX_SIZE).contains(&size) {
+        return Ok(());
+    }
+    let (name, here) = (T::NAME, size_of::<T>());
+    Err(wrong(format!(
+        "size of {name} is {size}: set it to sizeof({name}), {here} here"
+    )))
+}
+
 /// Fills a struct of results in, whose user may know an older version of it, or a newer one.
 pub(crate) fn filled<T: Grows>(out: *mut T, made: impl FnOnce(usize) -> T) -> Result<(), Error> {
-    let (name, here) = (T::NAME, size_of::<T>());
     if out.is_null() {
         return Err(wrong("out is NULL"));
     }
     // SAFETY: the caller promises: one of these, of whatever version, and all begin with their size.
     let size = unsafe { out.cast::<usize>().read_unaligned() };
-    if !(size_of::<usize>()..=MAX_SIZE).contains(&size) {
-        return Err(wrong(format!(
-            "size of {name} is {size}: set it to sizeof({name}), {here} here"
-        )));
-    }
+    check_size::<T>(size)?;
     let filled = made(size);
-    let (to, known) = (out.cast::<u8>(), size.min(here));
+    let (to, known) = (out.cast::<u8>(), size.min(size_of::<T>()));
     // SAFETY: as above: there are `size` bytes.
     unsafe {
         std::ptr::copy_nonoverlapping((&raw const filled).cast(), to, known);
@@ -251,18 +252,10 @@ impl PoolOptions {
         if let Some(name) = text_if_any(self.name, "name")? {
             create = create.name(name);
         }
-        if self.chunk_bytes != 0 {
-            create = create.chunk_bytes(self.chunk_bytes);
-        }
-        if self.slots != 0 {
-            create = create.slots(self.slots);
-        }
-        if self.align_bytes != 0 {
-            create = create.align(self.align_bytes);
-        }
-        if self.seal_from != 0 {
-            create = create.seal_from(self.seal_from);
-        }
+        create = set(create, self.chunk_bytes, Create::chunk_bytes);
+        create = set(create, self.slots, Create::slots);
+        create = set(create, self.align_bytes, Create::align);
+        create = set(create, self.seal_from, Create::seal_from);
         if self.below != 0 {
             create = create.address_range(0..usize::try_from(self.below).unwrap_or(usize::MAX));
         }
