@@ -1,81 +1,46 @@
 //! A manager and clients as processes of their own.
 
-use std::io::Read;
+use std::io::{PipeWriter, pipe};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
-pub(crate) use tranship_testkit::Running;
-use tranship_testkit::{Launch, Peer, Watchdog, listening, manager};
+pub(crate) use tranship_testkit::{Home, Running, Said, has};
+use tranship_testkit::{Launch, Watchdog, folder, listening};
 
 pub(crate) fn tranship(arguments: &[&str], socket: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
-    command
-        .args(arguments)
-        .arg("--socket")
-        .arg(socket)
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG");
+    let mut command = tranship_testkit::tranship(arguments);
+    command.arg("--socket").arg(socket);
     command
 }
 
-/// Waits for its end; returns its exit code and its output.
-pub(crate) fn ended(mut one: Running) -> (Option<i32>, String) {
-    let code = one.0.wait().expect("its end").code();
-    let mut said = String::new();
-    let mut errors = one.0.stderr.take().expect("its errors");
-    errors.read_to_string(&mut said).expect("its errors");
-    (code, said)
+/// Starts a program whose errors the test reads.
+pub(crate) fn spawn(command: &mut Command) -> Running {
+    Running::start(command.stderr(Stdio::piped()))
 }
 
-/// A manager with a folder of its own.
-pub(crate) struct Manager {
-    _manager: Peer,
-    dir: tempfile::TempDir,
-    _dog: Watchdog,
+/// Starts a sender of the data that is written into the returned pipe, frame by frame.
+pub(crate) fn fed(home: &Home, name: &str) -> (Running, PipeWriter) {
+    let mut send = home.command(&["send", name, "--frame", "4096"]);
+    let (theirs, ours) = pipe().expect("a pipe");
+    (spawn(send.stdin(theirs)), ours)
 }
 
-impl Manager {
-    pub(crate) fn start() -> Self {
-        Self::configured("")
-    }
+/// Writes the input into a file.
+pub(crate) fn input_file(home: &Home) -> PathBuf {
+    let file = home.path("in");
+    std::fs::write(&file, input()).expect("the input");
+    file
+}
 
-    /// Starts a manager with that configuration, TOML.
-    pub(crate) fn configured(config: &str) -> Self {
-        Self::run(|socket| manager(socket, config))
-    }
-
-    /// Starts a manager with so few descriptors.
-    pub(crate) fn limited(descriptors: u32) -> Self {
-        let limits = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
-        let program = env!("CARGO_BIN_EXE_tranship");
-        Self::run(|socket| {
-            let shell = Launch::program("/bin/sh").args(["-c".as_ref(), limits.as_ref()]);
-            shell
-                .arg(program)
-                .arg("manager")
-                .arg("--socket")
-                .arg(socket)
-        })
-    }
-
-    fn run(launch: impl FnOnce(&Path) -> Launch) -> Self {
-        let dog = Watchdog::new();
-        let dir = tranship_testkit::folder().expect("a folder");
-        let socket = dir.path().join("m.sock");
-        Self {
-            _manager: listening(&launch(&socket), &socket),
-            dir,
-            _dog: dog,
-        }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        tranship(arguments, &self.path("m.sock"))
-    }
+/// Starts a manager with so few descriptors.
+pub(crate) fn limited(descriptors: u32) -> Home {
+    let limits = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    let (dog, dir) = (Watchdog::new(), folder().expect("a folder"));
+    let socket = dir.path().join("m.sock");
+    let shell = Launch::program("/bin/sh").args(["-c".as_ref(), limits.as_ref()]);
+    let launch = shell.arg(env!("CARGO_BIN_EXE_tranship")).arg("manager");
+    let manager = listening(&launch.arg("--socket").arg(&socket), &socket);
+    Home { manager, dir, dog }
 }
 
 /// Returns some bytes that do not repeat with any buffer size.
@@ -86,12 +51,4 @@ pub(crate) fn input() -> &'static [u8] {
             .collect()
     });
     &INPUT
-}
-
-pub(crate) fn good(output: &Output) {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
 }

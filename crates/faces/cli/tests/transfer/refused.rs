@@ -2,28 +2,27 @@
 
 use crate::kit::*;
 use rustix::fs::{Mode, OFlags};
-use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tranship_sys::socket;
 
 /// A refusal may overtake the hello, or come after it.
 const ROUNDS: usize = 12;
 
-/// Calls everything that joins, in turn, with the output of each.
-fn each(socket: &Path, dir: &Path, mut check: impl FnMut(&str, &Output)) {
+/// Calls everything that joins, in turn; each command ends with this code and these words.
+fn each(socket: &Path, dir: &Path, code: i32, words: &str, mut after: impl FnMut()) {
     let input = dir.join("in");
     std::fs::write(&input, input_bytes()).expect("the input");
     let input = input.to_str().expect("a path");
     let commands: [&[&str]; 4] = [&["stat"], &["ls"], &["recv", "x"], &["send", "x", input]];
     for command in (0..ROUNDS).flat_map(|_| commands) {
-        let output = tranship(command, socket).output().expect("running");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.stdout.is_empty(), "{command:?}: {said}");
-        check(&format!("{command:?}: {said}"), &output);
+        let said = Said::of(&mut tranship(command, socket));
+        said.ends(code, &[words]);
+        assert_eq!(said.out, "", "{command:?}");
+        after();
     }
 }
 
@@ -33,41 +32,33 @@ fn input_bytes() -> &'static [u8] {
 
 #[test]
 fn who_may_not_connect_is_told_so() {
-    let manager = Manager::configured("[[connect]]\nuid = 4294967294\n");
+    let manager = Home::new("[[connect]]\nuid = 4294967294\n");
     each(
-        &manager.path("m.sock"),
+        &manager.socket(),
         &manager.path("."),
-        |said, output| {
-            assert_eq!(output.status.code(), Some(2), "{said}");
-            assert!(said.contains("access rules"), "{said}");
-        },
+        2,
+        "access rules",
+        || {},
     );
 }
 
 #[test]
 fn who_is_one_too_many_is_told_so() {
-    let manager = Manager::configured("[limits]\nconnections = 0\n");
-    each(
-        &manager.path("m.sock"),
-        &manager.path("."),
-        |said, output| {
-            assert_eq!(output.status.code(), Some(2), "{said}");
-            assert!(said.contains("too many connections"), "{said}");
-        },
-    );
+    let manager = Home::new("[limits]\nconnections = 0\n");
+    let words = "too many connections";
+    each(&manager.socket(), &manager.path("."), 2, words, || {});
 }
 
 #[test]
 fn who_comes_when_the_manager_has_no_descriptors_left_is_told_so() {
     // The manager keeps 256 descriptors for itself. A connection of ours may come while the one that checked whether it
     // listens is not gone yet.
-    let manager = Manager::limited(272);
-    let path = manager.path("m.sock");
+    let manager = limited(272);
+    let path = manager.socket();
     let mut all = full(&path);
     let mut since = Instant::now();
-    each(&path, &manager.path("."), |said, output| {
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("no descriptors left"), "{said}");
+    let words = "no descriptors left";
+    each(&path, &manager.path("."), 2, words, || {
         // The manager ends a connection that has said nothing for 10 s.
         if since.elapsed() > Duration::from_secs(2) {
             all.clear();
@@ -96,34 +87,16 @@ fn a_manager_that_ends_while_one_joins_is_no_manager() {
     let path = dir.path().join("m.sock");
     let listener = socket::listen(&path, 0o600).expect("listen");
     std::thread::spawn(move || while socket::accept(&listener).is_ok() {});
-    each(&path, dir.path(), |said, output| {
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(said.contains("hung up"), "{said}");
-    });
-}
-
-/// Sends the data that comes through the returned pipe.
-fn fed(manager: &Manager) -> (Running, File) {
-    fed_as(manager, "x")
-}
-
-fn fed_as(manager: &Manager, name: &str) -> (Running, File) {
-    let mut send = manager.command(&["send", name, "--frame", "4096"]);
-    let (theirs, ours) = std::io::pipe().expect("a pipe");
-    let send = send.stdin(theirs).stderr(Stdio::null()).spawn();
-    (
-        Running(send.expect("send")),
-        File::from(std::os::fd::OwnedFd::from(ours)),
-    )
+    each(&path, dir.path(), 3, "hung up", || {});
 }
 
 #[test]
 fn only_standard_output_may_lose_its_reader() {
-    let manager = Manager::start();
+    let manager = Home::new("");
 
-    let (_send, mut feed) = fed(&manager);
+    let (_send, mut feed) = fed(&manager, "x");
     let mut recv = manager.command(&["recv", "x"]);
-    let mut recv = Running(recv.stdout(Stdio::piped()).spawn().expect("recv"));
+    let mut recv = Running::start(recv.stdout(Stdio::piped()));
     feed.write_all(input_bytes()).expect("the pipe");
     feed.write_all(&[7; 8192]).expect("the pipe");
     let mut head = [0; 4096];
@@ -134,7 +107,7 @@ fn only_standard_output_may_lose_its_reader() {
     assert_eq!(recv.0.wait().expect("its end").code(), Some(0));
 
     // The same where a file was named, which happens to be a pipe.
-    let (_send, mut feed) = fed(&manager);
+    let (_send, mut feed) = fed(&manager, "x");
     let fifo = manager.path("fifo");
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -145,33 +118,22 @@ fn only_standard_output_may_lose_its_reader() {
     )
     .expect("a fifo");
     let mut recv = manager.command(&["recv", "x"]);
-    let recv = recv
-        .arg(&fifo)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("recv");
-    let mut recv = Running(recv);
+    let recv = spawn(recv.arg(&fifo));
     drop(rustix::fs::open(&fifo, OFlags::RDONLY, Mode::empty()).expect("its reader"));
     while feed.write_all(&[7; 4096]).is_ok() {}
-    assert_eq!(recv.0.wait().expect("its end").code(), Some(2));
-    let mut said = String::new();
-    let mut told = recv.0.stderr.take().expect("its errors");
-    told.read_to_string(&mut said).expect("its errors");
-    assert!(said.contains("Broken pipe"), "{said}");
+    recv.said().ends(2, &["Broken pipe"]);
 }
 
 /// Rust opens `/dev/null` for a stream that is closed: all would go nowhere, with success at both ends.
 #[test]
 fn a_closed_stream_is_an_error_before_anybody_is_met() {
-    let manager = Manager::start();
+    let manager = Home::new("");
     let run = |words: &str| {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("exec \"$0\" {words}"));
         shell.arg(env!("CARGO_BIN_EXE_tranship"));
         shell.env("TRANSHIP_SOCKET", manager.path("m.sock"));
-        let output = shell.output().expect("a shell");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said)
+        Said::of(&mut shell)
     };
     for command in [
         "recv x --wait 20s",
@@ -182,37 +144,28 @@ fn a_closed_stream_is_an_error_before_anybody_is_met() {
         "cache get --shm values --wait 20s key",
     ] {
         for how in [">&-", "1</dev/null"] {
-            let (code, said) = run(&format!("{command} {how}"));
-            assert_eq!(code, Some(2), "{command} {how}: {said}");
-            assert!(
-                said.contains("standard output is "),
-                "{command} {how}: {said}"
-            );
+            run(&format!("{command} {how}")).ends(2, &["standard output is "]);
         }
     }
     for how in ["<&-", "0>/dev/null"] {
-        let (code, said) = run(&format!("send x --wait 20s {how}"));
-        assert_eq!(code, Some(2), "{how}: {said}");
-        assert!(said.contains("standard input is "), "{how}: {said}");
+        let said = run(&format!("send x --wait 20s {how}"));
+        said.ends(2, &["standard input is "]);
     }
     // Each command works without the stream that it does not use, and `/dev/null` is as good as any other.
     let file = manager.path("out");
     let file = file.to_str().expect("a path");
     std::thread::scope(|s| {
         let receives = s.spawn(|| run(&format!("recv y {file} <&- >&-")));
-        let (code, said) = run("send y </dev/null >&-");
-        assert_eq!(code, Some(0), "{said}");
-        let (code, said) = receives.join().expect("no panic");
-        assert_eq!(code, Some(0), "{said}");
+        run("send y </dev/null >&-").ends(0, &[]);
+        receives.join().expect("no panic").ends(0, &[]);
     });
-    let (code, said) = run("stat 1<>/dev/null");
-    assert_eq!(code, Some(0), "{said}");
+    run("stat 1<>/dev/null").ends(0, &[]);
 }
 
 /// A name goes to the terminal that shows the error, and to those of others.
 #[test]
 fn what_a_name_may_not_hold_is_said_and_not_shown() {
-    let manager = Manager::start();
+    let manager = Home::new("");
     let flood = format!("a{}", "\u{301}".repeat(40));
     for name in [
         "a\u{1b}[31mb",
@@ -228,11 +181,9 @@ fn what_a_name_may_not_hold_is_said_and_not_shown() {
                 "tcp+plain" => ["recv", &address],
                 command => [command, name],
             };
-            let output = manager.command(&arguments).output().expect("running");
-            let said = String::from_utf8(output.stderr).expect("text");
-            assert_eq!(output.status.code(), Some(2), "{said:?}");
-            assert!(said.contains("visible characters"), "{said:?}");
-            for line in said.lines() {
+            let said = manager.run(&arguments);
+            said.ends(2, &["visible characters"]);
+            for line in said.err.lines() {
                 assert_eq!(tranship_proto::text_fault(line), None, "{said:?}");
             }
         }
@@ -242,27 +193,19 @@ fn what_a_name_may_not_hold_is_said_and_not_shown() {
 /// Two receivers of one name: each sender serves one, and the other waits for the next.
 #[test]
 fn who_was_not_taken_waits_for_the_next_sender() {
-    let manager = Manager::start();
+    let manager = Home::new("");
     for round in 0..6 {
         let name = format!("x{round}");
-        let receive = || {
-            let mut command = manager.command(&["recv", &name]);
-            command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            Running(command.spawn().expect("recv"))
-        };
+        let receive = || spawn(manager.command(&["recv", &name]).stdout(Stdio::piped()));
         let both = [receive(), receive()];
         for _ in 0..2 {
-            let (mut sender, mut input) = fed_as(&manager, &name);
+            let (sender, mut input) = fed(&manager, &name);
             input.write_all(b"all of it").expect("the input");
             drop(input);
-            assert!(sender.0.wait().expect("its end").success());
+            sender.ends_well();
         }
-        for mut one in both {
-            let mut got = String::new();
-            let mut out = one.0.stdout.take().expect("its output");
-            out.read_to_string(&mut got).expect("its output");
-            let (code, said) = ended(one);
-            assert_eq!((code, got.as_str()), (Some(0), "all of it"), "{said}");
+        for one in both {
+            assert_eq!(one.said().well(), "all of it");
         }
     }
 }

@@ -4,17 +4,17 @@ use crate::kit::*;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Stdio;
-use tranship_testkit::{Watchdog, skipped};
+use tranship_testkit::skipped;
 
 #[test]
 fn what_a_pipe_gave_goes_on_before_a_frame_is_full() {
-    let manager = Manager::start();
+    let manager = Home::new("");
     let (theirs, mut ours) = std::io::pipe().expect("a pipe");
     let mut send = manager.command(&["send", "slow"]);
-    let _send = Running(send.stdin(theirs).spawn().expect("send"));
+    let _send = Running::start(send.stdin(theirs));
     drop(send); // its end of the pipe
     let mut recv = manager.command(&["recv", "slow"]);
-    let mut recv = Running(recv.stdout(Stdio::piped()).spawn().expect("recv"));
+    let mut recv = Running::start(recv.stdout(Stdio::piped()));
     let mut out = recv.0.stdout.take().expect("its output");
     ours.write_all(b"hello").expect("the pipe");
     let mut came = [0; 5];
@@ -25,33 +25,26 @@ fn what_a_pipe_gave_goes_on_before_a_frame_is_full() {
 
 #[test]
 fn what_is_full_is_named() {
-    let _dog = Watchdog::new();
     if !Path::new("/dev/full").exists() {
         return skipped("no /dev/full here");
     }
-    let manager = Manager::start();
+    let manager = Home::new("");
     let full = std::fs::File::options().write(true).open("/dev/full");
     let mut recv = manager.command(&["recv", "films"]);
-    let recv = recv.stdout(full.expect("/dev/full")).stderr(Stdio::piped());
-    let recv = Running(recv.spawn().expect("recv"));
-    let from = manager.path("in");
-    std::fs::write(&from, input()).expect("the input");
+    let recv = spawn(recv.stdout(full.expect("/dev/full")));
+    let from = input_file(&manager);
     let mut send = manager.command(&["send", "films"]);
-    let send = send.arg(&from).stderr(Stdio::null()).spawn();
-    let _send = Running(send.expect("send"));
-    let (code, said) = ended(recv);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("standard output"), "{said}");
+    let _send = spawn(send.arg(&from));
+    recv.said().ends(2, &["standard output"]);
 }
 
 #[test]
 fn a_place_that_cannot_be_written_is_said_before_anybody_is_waited_for() {
-    let manager = Manager::start();
+    let manager = Home::new("");
     for path in ["nonexist/x", "m.sock/x", "."] {
         let mut recv = manager.command(&["recv", "films"]);
-        let recv = recv.arg(manager.path(path)).stderr(Stdio::piped());
-        let (code, said) = ended(Running(recv.spawn().expect("recv")));
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("opening "), "{said}");
+        spawn(recv.arg(manager.path(path)))
+            .said()
+            .ends(2, &["opening "]);
     }
 }
