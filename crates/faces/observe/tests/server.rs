@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 use tranship_observe::{Server, Snapshot, limits, tcp, unix};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Watchdog, has};
 
 fn served() -> (Server, SocketAddr) {
     let source = || Ok(Snapshot::new(Instant::now(), Vec::new(), 0));
@@ -22,6 +22,11 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String) {
     answer(stream)
 }
 
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let host = "Host: localhost\r\n\r\n";
+    ask(address, &format!("GET {path} HTTP/1.1\r\n{host}"))
+}
+
 fn answer(mut stream: impl Read) -> (u16, String) {
     let mut all = String::new();
     stream.read_to_string(&mut all).expect("an answer");
@@ -33,17 +38,10 @@ fn answer(mut stream: impl Read) -> (u16, String) {
 fn what_is_there_is_answered_and_nothing_else() {
     let _dog = Watchdog::new();
     let (_server, address) = served();
+    let open = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     for (path, status, kind) in [
-        (
-            "/metrics",
-            200,
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        ),
-        (
-            "/metrics?x=y",
-            200,
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        ),
+        ("/metrics", 200, open),
+        ("/metrics?x=y", 200, open),
         ("/data.json", 200, "application/json"),
         ("/", 200, "text/html; charset=utf-8"),
         ("/app.js", 200, "text/javascript; charset=utf-8"),
@@ -53,33 +51,20 @@ fn what_is_there_is_answered_and_nothing_else() {
         ("//", 404, "text/plain; charset=utf-8"),
         ("/Metrics", 404, "text/plain; charset=utf-8"),
     ] {
-        let (got, all) = ask(
-            address,
-            &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        );
+        let (got, all) = get(address, path);
         assert_eq!(got, status, "{path}");
-        assert!(
-            all.contains(&format!("\r\nContent-Type: {kind}\r\n")),
-            "{path}: {all}"
-        );
-        assert!(
-            all.contains("\r\nContent-Security-Policy: default-src 'none'; "),
-            "{all}"
-        );
+        let kind = format!("\r\nContent-Type: {kind}\r\n");
+        let policy = "\r\nContent-Security-Policy: default-src 'none'; ";
+        has(&all, &[&kind, policy]);
         assert!(
             !all.to_ascii_lowercase().contains("access-control"),
             "{all}"
         );
         let (head, body) = all.split_once("\r\n\r\n").expect("a body");
-        assert!(
-            head.contains(&format!("\r\nContent-Length: {}", body.len())),
-            "{head}"
-        );
+        has(head, &[&format!("\r\nContent-Length: {}", body.len())]);
     }
-    let (_, plain) = ask(
-        address,
-        "GET /metrics HTTP/1.0\r\nAccept: text/plain\r\n\r\n",
-    );
+    let plain = "GET /metrics HTTP/1.0\r\nAccept: text/plain\r\n\r\n";
+    let (_, plain) = ask(address, plain);
     assert!(
         plain.contains("text/plain; version=0.0.4") && !plain.contains("# EOF"),
         "{plain}"
@@ -127,8 +112,7 @@ fn who_says_nothing_makes_room() {
             stream
         })
         .collect();
-    let (status, _) = ask(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_eq!(status, 200);
+    assert_eq!(get(address, "/metrics").0, 200);
     drop(silent);
 }
 
@@ -146,10 +130,7 @@ fn who_does_not_read_keeps_nobody_waiting() {
         })
         .collect();
     for _ in 0..limits::CONNECTIONS {
-        assert_eq!(
-            ask(address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").0,
-            200
-        );
+        assert_eq!(get(address, "/").0, 200);
     }
     drop(deaf);
 }
