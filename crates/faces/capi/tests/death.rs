@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Running, c, with_manager};
+use common::{c, start, with_manager};
 use facade::admin::StatRecord;
 use facade::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +55,7 @@ fn a_killed_sender_leaves_nothing() {
     let mut held = None;
     for round in 0..times() {
         dog.step(round);
-        let sends = Running::start(with_manager(&program, &socket).arg("send"));
+        let sends = start(with_manager(&program, &socket).arg("send"));
         let mut receiver = domain.open::<Receiver>("endless").expect("open");
         let mut kept = Vec::new();
         for word in 0..(round as u64 * 37) % 400 + 1 {
@@ -68,7 +68,7 @@ fn a_killed_sender_leaves_nothing() {
                 kept.remove(0);
             }
         }
-        sends.kill();
+        drop(sends); // kills it
         let end = loop {
             match receiver.recv() {
                 Ok(message) => kept.push(message),
@@ -102,13 +102,13 @@ fn a_killed_receiver_leaves_nothing() {
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     for round in 0..times() {
         dog.step(round);
-        let receives = Running::start(with_manager(&program, &socket).arg("receive"));
+        let receives = start(with_manager(&program, &socket).arg("receive"));
         let mut sender = listener.accept().expect("accept");
         for word in 0..(round as u64 * 37) % 400 + 1 {
             let frame = pool.alloc(10_000).expect("alloc");
             sender.send((frame.freeze(), word)).expect("send");
         }
-        receives.kill();
+        drop(receives); // kills it
         let end = loop {
             // The pool is finite: what the dead one had comes back, or this waits for ever.
             let frame = pool.alloc(10_000).expect("alloc");

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{STRICT, flags, good, has, installed, pkg_config, source};
+use common::{STRICT, flags, good, has, installed, pkg_config, runs, source};
 use std::collections::BTreeSet;
 use std::process::Command;
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Said, Watchdog};
 
 /// The functions that a text of C declares.
 fn declared(header: &str) -> BTreeSet<String> {
@@ -44,12 +44,10 @@ fn it_shows_what_the_header_declares_and_nothing_else() {
     }
     assert!(wanted.len() > 130, "{wanted:?}");
     let library = installed().join("lib/libtranship.so");
-    let said = Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(library)
-        .output();
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--defined-only"]).arg(library);
     let mut shown = BTreeSet::new();
-    for line in good(said.expect("nm")).lines() {
+    for line in good(&mut nm).lines() {
         let symbol = line.split(' ').nth(2).expect("a symbol");
         match symbol.split_once("@@") {
             Some((name, version)) => {
@@ -69,8 +67,7 @@ fn programs_ask_for_it_by_its_abi() {
         return;
     }
     let library = installed().join("lib/libtranship.so");
-    let said = Command::new("readelf").arg("-d").arg(library).output();
-    let said = good(said.expect("readelf"));
+    let said = good(Command::new("readelf").arg("-d").arg(library));
     assert!(said.contains("soname: [libtranship.so.0]"), "{said}");
     // What it needs is what every system has.
     let needed = said.lines().filter(|line| line.contains("(NEEDED)"));
@@ -86,14 +83,14 @@ fn accepts(compiler: &str, language: &str, standard: &str) {
     let header = source("tests/programs/header.c");
     let include = source("include");
     flags.extend(["-fsyntax-only", "-x", language]);
-    let said = Command::new(compiler)
-        .args(flags)
-        .arg(format!("-std={standard}"))
-        .arg("-I")
-        .arg(include)
-        .arg(header)
-        .output();
-    good(said.expect("a compiler"));
+    good(
+        Command::new(compiler)
+            .args(flags)
+            .arg(format!("-std={standard}"))
+            .arg("-I")
+            .arg(include)
+            .arg(header),
+    );
 }
 
 #[test]
@@ -134,16 +131,16 @@ fn pkg_config_says_how_to_link_with_it() {
         }
     }
     for flags in [pkg_config(&["--cflags", "--libs"]), alone] {
-        let built = Command::new("cc")
-            .args(["-std=c11", "-pthread", "-o"])
-            .arg(&program)
-            .arg(source("examples/move.c"))
-            .args(&flags)
-            .output();
-        good(built.expect("cc"));
+        good(
+            Command::new("cc")
+                .args(["-std=c11", "-pthread", "-o"])
+                .arg(&program)
+                .arg(source("examples/move.c"))
+                .args(&flags),
+        );
         let mut run = Command::new(&program);
         run.env("LD_LIBRARY_PATH", installed().join("lib"));
-        good(run.output().expect("it runs"));
+        good(&mut run);
     }
 }
 
@@ -162,42 +159,31 @@ fn cmake_finds_it() {
     );
     std::fs::write(folder.path().join("CMakeLists.txt"), lists).expect("write");
     let configure = |wanted: &str| {
-        let said = Command::new("cmake")
-            .args(["-S", ".", "-B"])
-            .arg(format!("build{wanted}"))
-            .arg(format!("-DCMAKE_PREFIX_PATH={}", installed().display()))
-            .current_dir(folder.path())
-            .output();
-        said.expect("cmake")
+        let mut cmake = Command::new("cmake");
+        cmake.args(["-S", ".", "-B"]).arg(format!("build{wanted}"));
+        cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", installed().display()));
+        Said::of(cmake.current_dir(folder.path()))
     };
-    good(configure(""));
-    let said = Command::new("cmake")
-        .args(["--build", "build"])
-        .current_dir(folder.path())
-        .output();
-    good(said.expect("cmake"));
-    let app = Command::new(folder.path().join("build/app")).output();
-    good(app.expect("it runs"));
+    configure("").well();
+    let mut cmake = Command::new("cmake");
+    cmake.args(["--build", "build"]).current_dir(folder.path());
+    good(&mut cmake);
+    runs(&folder.path().join("build/app"));
     // One that it is not.
     let lists = folder.path().join("CMakeLists.txt");
     let text = std::fs::read_to_string(&lists).expect("read");
     std::fs::write(&lists, text.replace("tranship 0.1", "tranship 0.2")).expect("write");
-    assert!(!configure("2").status.success(), "0.1 was taken for 0.2");
+    assert_ne!(configure("2").code, Some(0), "0.1 was taken for 0.2");
 }
 
 #[test]
 fn what_was_not_built_is_not_installed() {
     let _dog = Watchdog::new();
     let folder = tempfile::tempdir().expect("a folder");
-    let said = Command::new(source("../../../scripts/install.sh"))
-        .env("TARGET", folder.path())
-        .env("DESTDIR", folder.path().join("tree"))
-        .env_remove("LINKED")
-        .output();
-    let said = said.expect("install.sh");
-    assert_eq!(said.status.code(), Some(1));
-    let wrong = String::from_utf8_lossy(&said.stderr);
-    assert!(wrong.contains("make library"), "{wrong}");
+    let mut install = Command::new(source("../../../scripts/install.sh"));
+    install.env("TARGET", folder.path()).env_remove("LINKED");
+    let said = Said::of(install.env("DESTDIR", folder.path().join("tree")));
+    said.ends(1, &["make library"]);
     assert!(!folder.path().join("tree").exists());
 }
 
@@ -238,18 +224,11 @@ fn the_manual_can_be_read() {
         return;
     }
     for page in pages {
-        let said = Command::new("groff")
-            .args(["-man", "-Tutf8", "-ww", "-z"])
-            .arg(&page)
-            .current_dir(&manual)
-            .output();
-        let said = said.expect("groff");
-        let warned = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert!(
-            said.status.success() && warned.is_empty(),
-            "{}: {warned}",
-            page.display()
-        );
+        let mut groff = Command::new("groff");
+        groff.args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page);
+        let said = Said::of(groff.current_dir(&manual));
+        said.ends(0, &[]);
+        assert_eq!(said.err, "", "{}", page.display());
     }
 }
 
@@ -280,13 +259,13 @@ fn what_the_documentation_shows_compiles() {
         let file = folder.path().join("readme.c");
         std::fs::write(&file, text).expect("write");
         let program = folder.path().join("readme");
-        let built = Command::new("cc")
-            .args(STRICT)
-            .arg("-o")
-            .arg(program)
-            .arg(&file)
-            .args(flags())
-            .output();
-        good(built.expect("cc"));
+        good(
+            Command::new("cc")
+                .args(STRICT)
+                .arg("-o")
+                .arg(program)
+                .arg(&file)
+                .args(flags()),
+        );
     }
 }

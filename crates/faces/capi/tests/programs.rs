@@ -2,18 +2,12 @@
 
 mod common;
 
-use common::{Running, c, compiled, good, has, with_manager};
+use common::{SANITIZED, c, compiled, good, has, runs, start, with_manager};
 use facade::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tranship_testkit::{Watchdog, artifact, skipped};
-
-const SANITIZED: &[&str] = &[
-    "-std=c11",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-];
+use tranship_testkit::{Said, Watchdog, artifact, skipped};
 
 /// A manager, and where it is.
 fn manager() -> (Domain, PathBuf) {
@@ -32,10 +26,8 @@ fn who_asks_for_a_program_gets_one_that_runs() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let said = Command::new(compiled("cc", "examples/send.c", &["-std=c99"]))
-                    .env("TRANSHIP_SOCKET", "/nowhere/at/all")
-                    .output();
-                assert_eq!(said.expect("it runs").status.code(), Some(1));
+                let program = compiled("cc", "examples/send.c", &["-std=c99"]);
+                Said::of(&mut with_manager(&program, Path::new("/nowhere/at/all"))).ends(1, &[]);
             });
         }
     });
@@ -44,15 +36,13 @@ fn who_asks_for_a_program_gets_one_that_runs() {
 #[test]
 fn the_headers_promises_are_kept() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("tests/programs/contracts.c")).output();
-    assert_eq!(good(said.expect("it runs")), "all as promised\n");
+    assert_eq!(runs(&c("tests/programs/contracts.c")), "all as promised\n");
 }
 
 #[test]
 fn many_messages_go_and_come_by_one_call() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("tests/programs/many.c")).output();
-    assert_eq!(good(said.expect("it runs")), "all as it should\n");
+    assert_eq!(runs(&c("tests/programs/many.c")), "all as it should\n");
 }
 
 /// What `twice.c` does, each by itself.
@@ -108,8 +98,7 @@ fn what_is_given_back_twice_ends_the_program_and_says_why() {
         let said = said.expect("it runs");
         let text = String::from_utf8_lossy(&said.stderr);
         if said.status.signal() != Some(6) || !text.starts_with("tranship: ") {
-            let out = String::from_utf8_lossy(&said.stdout);
-            wrong.push(format!("{scene}: {}: {out}{text}", said.status));
+            wrong.push(format!("{scene}: {said:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -118,9 +107,8 @@ fn what_is_given_back_twice_ends_the_program_and_says_why() {
 #[test]
 fn a_buffer_moves_and_comes_back() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("examples/move.c")).output();
     assert_eq!(
-        good(said.expect("it runs")),
+        runs(&c("examples/move.c")),
         "back: 4096 bytes of 2, word 42\n"
     );
 }
@@ -128,32 +116,28 @@ fn a_buffer_moves_and_comes_back() {
 #[test]
 fn whose_peer_never_opens_does_not_wait_for_ever() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("tests/programs/unopened.c")).output();
-    assert_eq!(said.expect("it runs").status.code(), Some(1));
+    Said::of(&mut Command::new(c("tests/programs/unopened.c"))).ends(1, &[]);
 }
 
 #[test]
 fn what_a_call_uses_stays_until_it_is_over() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("tests/programs/closed.c"))
-        .env("MALLOC_PERTURB_", "165")
-        .output();
-    assert_eq!(good(said.expect("it runs")), "what was in use stayed\n");
+    let mut program = Command::new(c("tests/programs/closed.c"));
+    let said = good(program.env("MALLOC_PERTURB_", "165"));
+    assert_eq!(said, "what was in use stayed\n");
 }
 
 #[test]
 fn the_papers_names_do_what_the_papers_say() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("tests/programs/papers.c")).output();
-    assert_eq!(good(said.expect("it runs")), "as in the papers\n");
+    assert_eq!(runs(&c("tests/programs/papers.c")), "as in the papers\n");
 }
 
 /// Channels with a transmit master and with a receive master, over memory, over copies and over a connection.
 #[test]
 fn the_bulk_reports_names_do_what_the_report_says() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("tests/programs/bulk.c")).output();
-    assert_eq!(good(said.expect("it runs")), "as in the report\n");
+    assert_eq!(runs(&c("tests/programs/bulk.c")), "as in the report\n");
 }
 
 /// What programs over FreeBSD's names say at their end. The first two use no shared memory.
@@ -167,13 +151,11 @@ const FREEBSD: [(&str, &str); 3] = [
 fn freebsds_names_do_what_freebsd_says() {
     let _dog = Watchdog::new();
     for (path, end) in FREEBSD {
-        let said = Command::new(c(path)).output();
-        assert_eq!(good(said.expect("it runs")), end);
+        assert_eq!(runs(&c(path)), end);
     }
     if has("c++", "g++") {
         for (path, end) in &FREEBSD[..2] {
-            let said = Command::new(compiled("c++", path, &["-std=c++11"])).output();
-            assert_eq!(good(said.expect("it runs")), *end);
+            assert_eq!(runs(&compiled("c++", path, &["-std=c++11"])), *end);
         }
     }
 }
@@ -216,9 +198,9 @@ fn an_image_is_received_where_it_was_born() {
     for flags in [&flags[..], &sanitized] {
         let program = compiled("c++", "tests/programs/images.cpp", flags);
         let (_domain, socket) = manager();
-        let sends = Running::start(with_manager(&program, &socket).arg("send"));
-        let receives = Running::start(with_manager(&program, &socket).arg("receive"));
-        let (received, sent) = (receives.ends_well(), sends.ends_well());
+        let sends = start(with_manager(&program, &socket).arg("send"));
+        let receives = start(with_manager(&program, &socket).arg("receive"));
+        let (received, sent) = (receives.said().well(), sends.said().well());
         let (mut here, mut there) = (sent.lines(), received.lines());
         for line in &mut here {
             let other = there.next().expect("as many lines");
@@ -242,10 +224,10 @@ fn the_images_of_the_example_arrive() {
     let Some(flags) = opencv() else { return };
     let program = compiled("c++", "examples/image.cpp", &flags);
     let (_domain, socket) = manager();
-    let sends = Running::start(with_manager(&program, &socket).arg("send"));
-    let receives = Running::start(with_manager(&program, &socket).arg("receive"));
-    assert_eq!(receives.ends_well(), "1920 x 1080, word 7: 10 20 30\n");
-    sends.ends_well();
+    let sends = start(with_manager(&program, &socket).arg("send"));
+    let receives = start(with_manager(&program, &socket).arg("receive"));
+    assert_eq!(receives.said().well(), "1920 x 1080, word 7: 10 20 30\n");
+    sends.said().well();
 }
 
 #[test]
@@ -265,18 +247,16 @@ fn a_value_of_zc_malloc_arrives_as_it_was_when_it_was_sent() {
             "-ltranship_zcopy",
         ],
     );
-    let said = Command::new(program)
-        .env("TRANSHIP_ZCOPY_STATS", "1")
-        .output();
-    assert_eq!(good(said.expect("it runs")), "what was sent arrived\n");
+    let said = good(Command::new(program).env("TRANSHIP_ZCOPY_STATS", "1"));
+    assert_eq!(said, "what was sent arrived\n");
 }
 
 fn c_to_c(send: &Path, receive: &Path) {
     let (_domain, socket) = manager();
-    let sends = Running::start(&mut with_manager(send, &socket));
-    let receives = Running::start(&mut with_manager(receive, &socket));
-    assert_eq!(receives.ends_well(), "8388608 bytes, word 7: hello\n");
-    assert_eq!(sends.ends_well(), "");
+    let sends = start(&mut with_manager(send, &socket));
+    let receives = start(&mut with_manager(receive, &socket));
+    assert_eq!(receives.said().well(), "8388608 bytes, word 7: hello\n");
+    assert_eq!(sends.said().well(), "");
 }
 
 #[test]
@@ -289,7 +269,7 @@ fn c_talks_with_c() {
 fn c_sends_to_rust() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
-    let sends = Running::start(&mut with_manager(&c("examples/send.c"), &socket));
+    let sends = start(&mut with_manager(&c("examples/send.c"), &socket));
     let mut receiver = domain.open::<Receiver>("video").expect("open");
     let message = receiver.recv().expect("recv");
     assert_eq!((message.word, message.len()), (7, 8 << 20));
@@ -299,7 +279,7 @@ fn c_sends_to_rust() {
         receiver.recv().expect_err("the end").kind(),
         ErrorKind::PeerGone
     );
-    sends.ends_well();
+    sends.said().well();
 }
 
 #[test]
@@ -307,7 +287,7 @@ fn rust_sends_to_c() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
     let listener = domain.listen::<Sender>("video").expect("listen");
-    let receives = Running::start(&mut with_manager(&c("examples/receive.c"), &socket));
+    let receives = start(&mut with_manager(&c("examples/receive.c"), &socket));
     let mut sender = listener.accept().expect("accept");
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     for word in 0..3 {
@@ -316,7 +296,7 @@ fn rust_sends_to_c() {
     }
     sender.send((b"inline", 3)).expect("send");
     drop(sender);
-    let said = receives.ends_well();
+    let said = receives.said().well();
     let line = |len, word, text| format!("{len} bytes, word {word}: {text}\n");
     let frames: String = (0..3).map(|word| line(9, word, "from ")).collect();
     assert_eq!(said, frames + &line(6, 3, "inlin"));
@@ -327,7 +307,7 @@ fn a_sender_that_gives_up_is_not_taken_for_one_that_is_done() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
     let listener = domain.listen::<Sender>("video").expect("listen");
-    let receives = Running::start(&mut with_manager(&c("examples/receive.c"), &socket));
+    let receives = start(&mut with_manager(&c("examples/receive.c"), &socket));
     let mut sender = listener.accept().expect("accept");
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     // No 0 is behind what is shown.
@@ -336,22 +316,16 @@ fn a_sender_that_gives_up_is_not_taken_for_one_that_is_done() {
     sender.send(frame.freeze()).expect("send");
     sender.wait_taken(None).expect("taken");
     sender.abandon();
-    let output = receives.ends();
-    let (said, wrong) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert_eq!(said, "3 bytes, word 0: xyz\n");
-    assert!(wrong.contains("what came may not be all"), "{wrong}");
-    assert_eq!(output.status.code(), Some(1));
+    let said = receives.said();
+    said.ends(1, &["what came may not be all"]);
+    assert_eq!(said.out, "3 bytes, word 0: xyz\n");
 }
 
 #[test]
 fn a_poll_loop_leaves_those_outside_for_whom_it_has_no_place() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
-    let mut polls =
-        Running::start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
+    let mut polls = start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
     let open = || domain.open::<Sender>("events").expect("open");
     let mut senders: Vec<_> = (0..16).map(|_| open()).collect();
     std::thread::scope(|scope| {
@@ -366,9 +340,9 @@ fn a_poll_loop_leaves_those_outside_for_whom_it_has_no_place() {
         late.send(&[1]).expect("send");
         late.wait_taken(None).expect("taken");
     });
-    drop(polls.child().stdin.take());
+    drop(polls.0.stdin.take());
     senders.clear();
-    let said = polls.ends_well();
+    let said = polls.said().well();
     assert_eq!(said.matches("one has ended: ").count(), 17, "{said}");
     assert!(said.ends_with("17 messages\n"), "{said}");
 }
@@ -377,8 +351,7 @@ fn a_poll_loop_leaves_those_outside_for_whom_it_has_no_place() {
 fn a_poll_loop_serves_many_and_its_input() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
-    let mut polls =
-        Running::start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
+    let mut polls = start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
     let mut senders: Vec<_> = (0..3)
         .map(|_| domain.open::<Sender>("events").expect("open"))
         .collect();
@@ -388,10 +361,10 @@ fn a_poll_loop_serves_many_and_its_input() {
         }
     }
     // The input ends: no newcomers. Then the senders do, one of them not in order.
-    drop(polls.child().stdin.take());
+    drop(polls.0.stdin.take());
     senders.pop().expect("three").abandon();
     drop(senders);
-    let said = polls.ends_well();
+    let said = polls.said().well();
     assert_eq!(said.matches("one has ended: ").count(), 3, "{said}");
     assert_eq!(
         said.matches(ErrorKind::PeerDied.meaning()).count(),
@@ -404,20 +377,18 @@ fn a_poll_loop_serves_many_and_its_input() {
 #[test]
 fn address_sanitizer_finds_nothing() {
     let _dog = Watchdog::new();
-    let probe = Command::new("cc")
-        .args([
-            "-fsanitize=address,undefined",
-            "-x",
-            "c",
-            "-o",
-            "/dev/null",
-            "-",
-        ])
-        .stdin(Stdio::null())
-        .output();
-    let said = probe.expect("cc");
+    let mut probe = Command::new("cc");
+    probe.args([
+        "-fsanitize=address,undefined",
+        "-x",
+        "c",
+        "-o",
+        "/dev/null",
+        "-",
+    ]);
+    let said = Said::of(probe.stdin(Stdio::null()));
     // Without an input it complains of `main`, not of the library.
-    if String::from_utf8_lossy(&said.stderr).contains("cannot find -lasan") {
+    if said.err.contains("cannot find -lasan") {
         return skipped("no AddressSanitizer for cc (Debian: libgcc-dev)");
     }
     for path in [
@@ -429,8 +400,7 @@ fn address_sanitizer_finds_nothing() {
         "tests/programs/packets.c",
         "examples/move.c",
     ] {
-        let said = Command::new(compiled("cc", path, SANITIZED)).output();
-        good(said.expect("it runs"));
+        runs(&compiled("cc", path, SANITIZED));
     }
     let send = compiled("cc", "examples/send.c", SANITIZED);
     c_to_c(&send, &compiled("cc", "examples/receive.c", SANITIZED));
@@ -449,7 +419,7 @@ fn clang_compiles_and_runs_them_too() {
         "tests/programs/bulk.c",
     ];
     for path in contracts.iter().chain(FREEBSD.iter().map(|(path, _)| path)) {
-        good(Command::new(by_clang(path)).output().expect("it runs"));
+        runs(&by_clang(path));
     }
     c_to_c(
         &by_clang("examples/send.c"),
@@ -464,26 +434,20 @@ fn valgrind_finds_nothing() {
         return;
     }
     let run = |program: &Path| {
-        let said = Command::new("valgrind")
-            .args([
-                "-q",
-                "--error-exitcode=99",
-                "--leak-check=full",
-                "--errors-for-leak-kinds=definite",
-            ])
-            .arg(program)
-            .output();
-        said.expect("valgrind")
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--error-exitcode=99", "--leak-check=full"]);
+        valgrind.arg("--errors-for-leak-kinds=definite");
+        Said::of(valgrind.arg(program))
     };
     for (path, _) in &FREEBSD[..2] {
-        good(run(&c(path)));
+        run(&c(path)).well();
     }
     let said = run(&c("examples/move.c"));
-    if String::from_utf8_lossy(&said.stderr).contains("unhandled amd64-linux syscall: 451") {
+    if said.err.contains("unhandled amd64-linux syscall: 451") {
         return skipped(
             "programs with shared memory under valgrind: this one does not know cachestat(2), without which no memory is accepted",
         );
     }
-    good(said);
-    good(run(&c("tests/programs/contracts.c")));
+    said.well();
+    run(&c("tests/programs/contracts.c")).well();
 }

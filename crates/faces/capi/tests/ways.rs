@@ -2,21 +2,13 @@
 
 mod common;
 
-use common::{c, compiled, good, has};
-use std::process::Command;
+use common::{SANITIZED, c, compiled, has, runs};
 use tranship_testkit::Watchdog;
-
-const SANITIZED: &[&str] = &[
-    "-std=c11",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-];
 
 #[test]
 fn the_headers_promises_are_kept() {
     let _dog = Watchdog::new();
-    let said = Command::new(c("tests/programs/ways.c")).output();
-    assert_eq!(good(said.expect("it runs")), "all as promised\n");
+    assert_eq!(runs(&c("tests/programs/ways.c")), "all as promised\n");
 }
 
 #[test]
@@ -25,6 +17,8 @@ fn they_are_kept_under_what_finds_mistakes_in_memory() {
     if !has("cc", "gcc") {
         return;
     }
-    let said = Command::new(compiled("cc", "tests/programs/ways.c", SANITIZED)).output();
-    assert_eq!(good(said.expect("it runs")), "all as promised\n");
+    assert_eq!(
+        runs(&compiled("cc", "tests/programs/ways.c", SANITIZED)),
+        "all as promised\n"
+    );
 }

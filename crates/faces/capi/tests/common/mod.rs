@@ -3,12 +3,19 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tranship_testkit::{artifact, skipped};
+pub use tranship_testkit::Running;
+use tranship_testkit::{Said, artifact, skipped};
 
 /// Warnings that no program of ours has.
 pub const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror", "-pedantic", "-g"];
+
+pub const SANITIZED: &[&str] = &[
+    "-std=c11",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+];
 
 pub fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -22,16 +29,16 @@ pub fn installed() -> &'static Path {
         let file = std::env::current_exe().expect("this test's path");
         let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file.file_name().expect("a name"));
         for steps in [&["link", "library"][..], &["library"]] {
-            let output = Command::new(source("../../../scripts/install.sh"))
-                .args(steps)
-                .env("TARGET", library.parent().expect("a folder"))
-                .env("LINKED", tree.join("linked"))
-                .env("DESTDIR", &tree)
-                .env("PREFIX", "/usr")
-                .env_remove("LIBDIR")
-                .env("CC", if steps.len() > 1 { "cc" } else { "false" })
-                .output();
-            good(output.expect("install.sh"));
+            good(
+                Command::new(source("../../../scripts/install.sh"))
+                    .args(steps)
+                    .env("TARGET", library.parent().expect("a folder"))
+                    .env("LINKED", tree.join("linked"))
+                    .env("DESTDIR", &tree)
+                    .env("PREFIX", "/usr")
+                    .env_remove("LIBDIR")
+                    .env("CC", if steps.len() > 1 { "cc" } else { "false" }),
+            );
         }
         tree.join("usr")
     })
@@ -42,24 +49,23 @@ pub fn there(program: &str) -> bool {
     said.is_ok_and(|said| said.status.success())
 }
 
+/// Runs a command, which must end well; returns its output.
 #[track_caller]
-pub fn good(output: Output) -> String {
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{}:\n{out}\n{err}", output.status);
-    out.into_owned()
+pub fn good(command: &mut Command) -> String {
+    Said::of(command).well()
+}
+
+/// Runs a program that takes no arguments, which must end well; returns its output.
+#[track_caller]
+pub fn runs(program: &Path) -> String {
+    good(&mut Command::new(program))
 }
 
 /// Returns the output of pkg-config for the installed library.
 pub fn pkg_config(what: &[&str]) -> Vec<String> {
-    let said = Command::new("pkg-config")
-        .args(what)
-        .arg("tranship")
-        .env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig"))
-        .output();
-    let said = good(said.expect("pkg-config"));
+    let mut command = Command::new("pkg-config");
+    command.args(what).arg("tranship");
+    let said = good(command.env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig")));
     said.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -95,17 +101,17 @@ pub fn compiled(compiler: &str, path: &str, more: &[&str]) -> PathBuf {
         Arc::clone(all.entry(program.clone()).or_default())
     };
     done.get_or_init(|| {
-        let output = Command::new(compiler)
-            .args(STRICT)
-            .args(["-D_GNU_SOURCE", "-pthread"])
-            .args(more)
-            .arg(source(path))
-            .args(flags())
-            .arg(format!("-Wl,-rpath,{}/lib", installed().display()))
-            .arg("-o")
-            .arg(&program)
-            .output();
-        good(output.expect("a compiler"));
+        good(
+            Command::new(compiler)
+                .args(STRICT)
+                .args(["-D_GNU_SOURCE", "-pthread"])
+                .args(more)
+                .arg(source(path))
+                .args(flags())
+                .arg(format!("-Wl,-rpath,{}/lib", installed().display()))
+                .arg("-o")
+                .arg(&program),
+        );
     });
     program
 }
@@ -123,50 +129,10 @@ pub fn with_manager(program: &Path, socket: &Path) -> Command {
     command
 }
 
-/// Its output is kept; it ends with this.
-#[derive(Debug)]
-pub struct Running(Option<Child>);
-
-impl Running {
-    #[track_caller]
-    pub fn start(command: &mut Command) -> Running {
-        let child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        Running(Some(child.expect("it starts")))
-    }
-
-    pub fn child(&mut self) -> &mut Child {
-        self.0.as_mut().expect("it runs")
-    }
-
-    #[track_caller]
-    pub fn ends_well(self) -> String {
-        good(self.ends())
-    }
-
-    #[track_caller]
-    pub fn ends(mut self) -> Output {
-        let child = self.0.take().expect("it runs");
-        child.wait_with_output().expect("it ends")
-    }
-
-    /// SIGKILL.
-    pub fn kill(mut self) {
-        let mut child = self.0.take().expect("it runs");
-        child.kill().expect("kill");
-        child.wait().expect("it ends");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+/// Starts a program whose output is kept.
+#[track_caller]
+pub fn start(command: &mut Command) -> Running {
+    Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
 /// Says so if there is no such program.
