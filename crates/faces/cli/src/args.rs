@@ -114,7 +114,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Cert(CertAction),
     /// Checks this machine: what it offers, what is missing, what that costs and what to do about it.
-    Doctor(DoctorArgs),
+    Doctor(ViewArgs),
     /// Prints a completion script for a shell.
     Completions {
         /// The shell.
@@ -340,15 +340,6 @@ pub(crate) enum CertAction {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ViewArgs {
-    /// One JSON object.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub connect: ConnectArgs,
-}
-
-#[derive(ClapArgs, Debug)]
-pub(crate) struct DoctorArgs {
     /// One JSON object.
     #[arg(long)]
     pub json: bool,

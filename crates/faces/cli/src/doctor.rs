@@ -11,7 +11,7 @@ mod memory;
 mod network;
 mod proc;
 
-use crate::args::DoctorArgs;
+use crate::args::ViewArgs;
 use crate::exit::Answer;
 use crate::output::{self, Colour, paint};
 use anyhow::Result;
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::io::Write;
 
 /// Looks at everything. The answer is no if something is missing that tranship needs.
-pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
+pub(crate) fn run(args: &ViewArgs) -> Result<Answer> {
     let socket = args.connect.socket.as_deref();
     let topics: Vec<(&str, Vec<Finding>)> = vec![
         ("kernel", kernel::look()),
@@ -49,11 +49,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     } else {
         print(&topics)?;
     }
-    Ok(if worst < Some(State::Missing) {
-        Answer::Yes
-    } else {
-        Answer::No
-    })
+    Ok((worst < Some(State::Missing)).into())
 }
 
 fn print(topics: &[(&str, Vec<Finding>)]) -> Result<()> {

@@ -28,6 +28,15 @@ pub(crate) enum Answer {
     Code(u8),
 }
 
+impl From<bool> for Answer {
+    fn from(is_so: bool) -> Answer {
+        match is_so {
+            true => Answer::Yes,
+            false => Answer::No,
+        }
+    }
+}
+
 /// Prints what went wrong, if anything, and says how to end.
 pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     let error = match outcome {

@@ -16,15 +16,6 @@ pub(super) fn stay(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name).helper_thread(true).connect()
 }
 
-/// Joins a manager only if one runs: for a command that can do without, and stays for long.
-#[cfg(feature = "zcopy")]
-pub(super) fn visit(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
-    with_socket(args, name)
-        .helper_thread(true)
-        .autostart(false)
-        .connect()
-}
-
 /// Joins for a command that sends or receives at an address, which may be on another machine. An error in the address
 /// is reported before the command waits for anything.
 pub(super) fn travel(args: &ConnectArgs, name: &str, address: &str) -> Result<Domain, Error> {
@@ -49,22 +40,18 @@ pub(super) fn check_address(address: &str) -> Result<(), Error> {
 
 /// Joins only to look: without a manager there is no answer.
 pub(crate) fn look(args: &ConnectArgs) -> Result<Domain, Error> {
-    with_socket(args, "tranship-stat")
-        .autostart(false)
-        .connect()
+    visit(args, "tranship-stat")
+}
+
+/// Joins a manager only if one runs.
+pub(super) fn visit(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
+    with_socket(args, name).autostart(false).connect()
 }
 
 /// Joins a manager only if one runs: for a command that takes part in what other programs do, for long.
 pub(super) fn take_part(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name)
         .helper_thread(true)
-        .autostart(false)
-        .connect()
-}
-
-/// Joins a manager only if one runs: a command that divides memory among others starts none.
-pub(super) fn steer(args: &ConnectArgs) -> Result<Domain, Error> {
-    with_socket(args, "tranship-policy")
         .autostart(false)
         .connect()
 }

@@ -55,10 +55,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     if args.idle_exit.is_some() {
         config.idle_exit = args.idle_exit;
     }
-    let path = match &args.socket {
-        Some(path) => path.clone(),
-        None => usual_socket()?,
-    };
+    let path = socket_of(args)?;
     // The system's manager serves everybody whom its rules let in; a user's own serves that user.
     let mode = config
         .socket_mode
@@ -123,10 +120,7 @@ fn take_signals(stop: Shutdown) -> Result<()> {
 /// Starts this program again without a terminal and waits until a manager listens: the new process, or another one that
 /// was faster.
 fn daemonize(args: &DaemonArgs) -> Result<Answer> {
-    let path = match &args.socket {
-        Some(path) => path.clone(),
-        None => usual_socket()?,
-    };
+    let path = socket_of(args)?;
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command
         .args(["manager", "--detached", "--socket"])
@@ -177,7 +171,10 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
 }
 
 /// Root's manager is the system's; anybody else's is their own.
-fn usual_socket() -> Result<PathBuf> {
+fn socket_of(args: &DaemonArgs) -> Result<PathBuf> {
+    if let Some(path) = &args.socket {
+        return Ok(path.clone());
+    }
     if let Some(path) = std::env::var_os(places::SOCKET_ENV).filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }

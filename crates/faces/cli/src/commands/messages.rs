@@ -1,8 +1,38 @@
-//! Messages as lines: what `topic echo` and `queue peek` show of them.
+//! Messages that commands send, and messages as lines: what `topic echo` and `queue peek` show of them.
 
-use std::io::Write;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
 use tranship::Message;
 use tranship_proto::shown;
+
+/// Most bytes of a message that a command sends.
+pub(super) const MOST: u64 = 1 << 30;
+
+/// Returns the message that a command line has: a text, or a file's content.
+pub(super) fn given(text: Option<&str>, file: Option<&Path>) -> Result<Option<Vec<u8>>> {
+    match (text, file) {
+        (Some(text), _) => Ok(Some(text.into())),
+        (None, Some(path)) => {
+            let reading = || format!("reading {}", path.display());
+            let file = File::open(path).with_context(reading)?;
+            whole(file).with_context(reading).map(Some)
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// Reads a message to its end.
+pub(super) fn whole(from: impl Read) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MOST + 1).read_to_end(&mut bytes)?;
+    anyhow::ensure!(
+        bytes.len() as u64 <= MOST,
+        "it has more than {MOST} bytes, the most that this command sends as one message"
+    );
+    Ok(bytes)
+}
 
 /// Returns a message's first bytes, without copying the rest.
 pub(super) fn first(message: &Message, most: usize) -> Vec<u8> {

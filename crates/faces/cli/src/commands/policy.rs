@@ -9,7 +9,6 @@ use crate::exit::Answer;
 use crate::output::{self, Table};
 use anyhow::Result;
 use serde_json::json;
-use std::io::Write;
 use tranship_policy::POLICIES;
 
 pub(crate) fn run(action: &PolicyAction) -> Result<Answer> {
@@ -33,7 +32,5 @@ fn list(as_json: bool) -> Result<()> {
     for p in POLICIES {
         policies.row(vec![p.name.to_owned(), p.about.to_owned()]);
     }
-    let mut out = output::stdout();
-    policies.write(&mut out)?;
-    Ok(out.flush()?)
+    Ok(policies.print()?)
 }

@@ -186,9 +186,7 @@ fn show(accounts: &[&Account], as_json: bool) -> Result<()> {
             size(account.max_bytes),
         ]);
     }
-    let mut out = output::stdout();
-    table.write(&mut out)?;
-    Ok(out.flush()?)
+    Ok(table.print()?)
 }
 
 /// Prints the new quota and its effects: the memory in use now, the memory asked back, and the pools whose callers will

@@ -1,6 +1,7 @@
 //! `tranship service`: services that are there, and a call from a shell.
 
 use super::connect;
+use super::messages::{MOST, given, whole};
 use super::readers::{self, Member, Named};
 use crate::args::topic::{CallArgs, NamesArgs, ServiceAction};
 use crate::exit::Answer;
@@ -8,8 +9,7 @@ use crate::output::{self, Table};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::json;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 use tranship::service::{Client, ServiceOptions, Services as _};
 use tranship::{Domain, Error, ErrorKind, INLINE_BYTES, Message, PoolOptions};
@@ -18,8 +18,6 @@ use tranship_proto::{NameKind, StatRecord};
 /// The end of the name by which a service's answers go, after the service's own name. If processes share the service,
 /// the number of a domain follows.
 const REPLIES: &str = "/replies";
-/// Most bytes of a request.
-const MOST: u64 = 1 << 30;
 
 /// A service, as the manager sees it.
 #[derive(Debug, Serialize)]
@@ -87,7 +85,13 @@ fn served(records: &[StatRecord]) -> Vec<Served> {
 }
 
 fn call(args: &CallArgs) -> Result<Answer> {
-    let request = request(args)?;
+    let request = match given(args.text.as_deref(), args.file.as_deref())? {
+        Some(request) => request,
+        None => {
+            output::check_stdin()?;
+            whole(std::io::stdin().lock()).context("reading standard input")?
+        }
+    };
     let (begun, name) = (Instant::now(), &args.name);
     let domain = connect::take_part(&args.connect, "tranship-service")?;
     let calling = || format!("calling service `{name}`");
@@ -112,34 +116,6 @@ fn send(client: &Client, request: &[u8], left: Duration) -> Result<Message, Erro
     let mut buffer = client.alloc(request.len())?;
     buffer.copy_from_slice(request);
     Ok(client.call_timeout(buffer, left)?)
-}
-
-/// Returns the request's bytes.
-fn request(args: &CallArgs) -> Result<Vec<u8>> {
-    if let Some(text) = &args.text {
-        return Ok(text.clone().into_bytes());
-    }
-    let mut bytes = Vec::new();
-    match &args.file {
-        Some(path) => {
-            let reading = || format!("reading {}", path.display());
-            let file = File::open(path).with_context(reading)?;
-            file.take(MOST + 1)
-                .read_to_end(&mut bytes)
-                .with_context(reading)?;
-        }
-        None => {
-            output::check_stdin()?;
-            let input = std::io::stdin().lock();
-            let read = input.take(MOST + 1).read_to_end(&mut bytes);
-            read.context("reading standard input")?;
-        }
-    }
-    anyhow::ensure!(
-        bytes.len() as u64 <= MOST,
-        "a request of more than {MOST} bytes is more than this command sends"
-    );
-    Ok(bytes)
 }
 
 /// Adds to a time-out whether the service is there.

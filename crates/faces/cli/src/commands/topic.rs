@@ -14,7 +14,6 @@ use crate::exit::Answer;
 use crate::output;
 use anyhow::Result;
 use serde_json::json;
-use std::io::Write;
 use tranship_proto::NameKind;
 
 pub(crate) fn run(action: &TopicAction) -> Result<Answer> {
@@ -49,11 +48,7 @@ fn info(name: &str, as_json: bool, args: &ConnectArgs) -> Result<Answer> {
     let topic: Named = all.swap_remove(at);
     match as_json {
         true => output::json(&json!({ "schema": SCHEMA, "topic": topic }))?,
-        false => {
-            let mut out = output::stdout();
-            readers::members(&topic, ["publisher", "subscriber"]).write(&mut out)?;
-            out.flush()?;
-        }
+        false => readers::members(&topic, ["publisher", "subscriber"]).print()?,
     }
     Ok(Answer::Yes)
 }

@@ -104,7 +104,7 @@ fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Res
         let buffers: Vec<Value> = buffers.collect();
         let from: Vec<Value> = traces.iter().map(teller).collect();
         output::json(&json!({ "schema": SCHEMA, "buffers": buffers, "recorded_by": from }))?;
-        return Ok(if any { Answer::Yes } else { Answer::No });
+        return Ok(any.into());
     }
     let mut out = output::stdout();
     for (id, life) in &lives {
@@ -131,7 +131,7 @@ fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Res
         )?;
     }
     out.flush()?;
-    Ok(if any { Answer::Yes } else { Answer::No })
+    Ok(any.into())
 }
 
 /// Shows what went along with a word, in the order of time: the path of a request.
@@ -152,10 +152,7 @@ fn path(
         events.extend(on_it.map(|e| (t.domain, *e)));
     }
     events.sort_by_key(|(by, e)| (e.at_ns, by.0, e.number));
-    let answer = match events.is_empty() {
-        true => Answer::No,
-        false => Answer::Yes,
-    };
+    let answer = Answer::from(!events.is_empty());
     let values = events.iter().map(|(by, e)| {
         let mut value = value(names, *by, e);
         value["buffer"] = json!(text_of(e.buffer));

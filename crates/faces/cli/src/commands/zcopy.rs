@@ -27,11 +27,7 @@ pub(super) fn run(action: &ZcopyAction) -> Result<Answer> {
         }
         out.flush()?;
     }
-    Ok(if reports.is_empty() {
-        Answer::No
-    } else {
-        Answer::Yes
-    })
+    Ok((!reports.is_empty()).into())
 }
 
 fn find(args: &ExplainArgs) -> Result<Vec<Report>> {

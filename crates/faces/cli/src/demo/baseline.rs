@@ -5,7 +5,7 @@ mod wire;
 
 pub(crate) use wire::consume;
 
-use super::plan::{Plan, Reached};
+use super::plan::{Begun, Plan, Reached};
 use super::worker::{Start, Worker};
 use crate::args::demo::{ConsumerRole, Transport};
 use anyhow::{Context, Result, bail};
@@ -17,7 +17,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 /// Largest buffer that the kernel lets an unprivileged user have.
 const BUFFER: usize = 1 << 20;
@@ -55,11 +54,10 @@ pub(crate) fn run(
     for worker in &workers {
         worker.wait_ready()?;
     }
-    let cpu = super::progress::cpu_us();
-    let begin = Instant::now();
+    let begun = Begun::now();
     let mut frames = Frames::new(plan.frame);
     let mut offset = 0;
-    while offset != 0 || begin.elapsed() < plan.time {
+    while offset != 0 || begun.at.elapsed() < plan.time {
         let len = plan.input.frame_len(offset, plan.frame);
         let frame = frames.next(offset, len, |bytes| plan.input.read_at(offset, bytes))?;
         for lane in &lanes {
@@ -71,17 +69,7 @@ pub(crate) fn run(
         watch(&workers);
     }
     lanes.into_iter().try_for_each(Lane::finish)?;
-    let consumers = workers
-        .into_iter()
-        .map(Worker::finish)
-        .collect::<Result<Vec<_>>>()?;
-    let producer_cpu_us = super::progress::cpu_us() - cpu;
-    Ok(Reached {
-        over,
-        seconds: begin.elapsed().as_secs_f64(),
-        consumers,
-        producer_cpu_us,
-    })
+    begun.reached(over, workers)
 }
 
 /// Returns our end and the consumer's.

@@ -15,8 +15,8 @@ pub(crate) use counted::{Counted, counted};
 use memory::Held;
 pub(crate) use trouble::{Trouble, trouble};
 
-use super::plan::{Plan, Reached};
-use super::worker::{Finished, Start, Worker};
+use super::plan::{Begun, Plan, Reached};
+use super::worker::{Start, Worker};
 use crate::args::demo::{ConsumerRole, Transport};
 use anyhow::{Context, Result};
 use lane::Lane;
@@ -157,10 +157,9 @@ impl<'a> Producer<'a> {
         lanes
             .iter_mut()
             .for_each(|lane| lane.wait_for(LAST_PATIENCE));
-        let cpu = super::progress::cpu_us();
-        let begin = Instant::now();
+        let begun = Begun::now();
         let mut offset = 0;
-        while offset != 0 || begin.elapsed() < self.plan.time {
+        while offset != 0 || begun.at.elapsed() < self.plan.time {
             let (frame, next) = self.frame(offset)?;
             for lane in &mut lanes {
                 lane.send(&frame, offset)?;
@@ -169,16 +168,7 @@ impl<'a> Producer<'a> {
             watch(&workers);
         }
         drop(lanes);
-        let consumers = workers
-            .into_iter()
-            .map(Worker::finish)
-            .collect::<Result<Vec<Finished>>>()?;
-        Ok(Reached {
-            over: Transport::Tranship,
-            seconds: begin.elapsed().as_secs_f64(),
-            consumers,
-            producer_cpu_us: super::progress::cpu_us() - cpu,
-        })
+        begun.reached(Transport::Tranship, workers)
     }
 
     /// Gives the pool back and checks what is left of everything, while domain and manager still run: memory that only

@@ -209,11 +209,7 @@ impl Report {
             self.print(args)?
         }
         let failed = |check: &Check| check.holds == Some(false);
-        Ok(if self.checks.iter().any(failed) {
-            Answer::No
-        } else {
-            Answer::Yes
-        })
+        Ok((!self.checks.iter().any(failed)).into())
     }
 
     fn print(&self, args: &DemoArgs) -> Result<()> {

@@ -152,24 +152,19 @@ impl Worker {
     pub(crate) fn finish(mut self) -> Result<Finished> {
         let state = self.heard.wait(|state| state.silent);
         let status = self.child.wait().context("waiting for a consumer")?;
-        if state.killed {
-            return Ok(Finished {
-                role: self.role,
-                progress: state.progress,
-                outcome: Outcome::Killed,
-                confinement: state.ready.unwrap_or_default(),
-                cpu_us: 0,
-            });
-        }
-        let (Some(confinement), Some((outcome, cpu_us))) = (state.ready, state.done) else {
-            bail!(
+        let (confinement, outcome, cpu_us) = match (state.killed, state.ready, state.done) {
+            (true, ready, _) => (ready.unwrap_or_default(), Outcome::Killed, 0),
+            (false, Some(confinement), Some((outcome, cpu_us))) if status.success() => {
+                (confinement, outcome, cpu_us)
+            }
+            (false, Some(_), Some(_)) => {
+                bail!("the {} consumer failed ({status})", self.role.name())
+            }
+            _ => bail!(
                 "the {} consumer ended without a result ({status})",
                 self.role.name()
-            );
+            ),
         };
-        if !status.success() {
-            bail!("the {} consumer failed ({status})", self.role.name());
-        }
         Ok(Finished {
             role: self.role,
             progress: state.progress,

@@ -64,6 +64,13 @@ impl Table {
         lines
     }
 
+    /// Prints it on standard output.
+    pub(crate) fn print(&self) -> io::Result<()> {
+        let mut out = super::stdout();
+        self.write(&mut out)?;
+        out.flush()
+    }
+
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         self.lines()
             .iter()

@@ -66,5 +66,5 @@ pub(super) fn run(args: &GetArgs) -> Result<Answer> {
         output::json(&rows)?;
     }
     out.flush()?;
-    Ok(if missed == 0 { Answer::Yes } else { Answer::No })
+    Ok((missed == 0).into())
 }

@@ -115,7 +115,7 @@ fn member(args: &ServeArgs, share: Option<&Share>) -> Result<Option<Domain>> {
     if let Some(share) = share {
         return Ok(Some(share.domain.clone()));
     }
-    match connect::visit(&args.connect, NAME) {
+    match connect::take_part(&args.connect, NAME) {
         Ok(domain) => Ok(Some(domain)),
         Err(error) if args.connect.socket.is_some() => {
             Err(error).context("joining the manager that --socket names")

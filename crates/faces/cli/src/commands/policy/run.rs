@@ -13,7 +13,8 @@ pub(super) fn run(args: &RunArgs) -> Result<()> {
     let config = config(args)?;
     let name = config.policy.clone();
     let mut governor = Governor::new(config)?;
-    let domain = connect::steer(&args.connect)?;
+    // A command that divides memory among others starts no manager.
+    let domain = connect::visit(&args.connect, "tranship-policy")?;
     let steering = domain.admin().steer().context("setting quotas")?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

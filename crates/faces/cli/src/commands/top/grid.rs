@@ -149,10 +149,6 @@ fn titles<R>(columns: &[Column<R>]) -> Vec<&'static str> {
     columns.iter().map(|(title, _)| *title).collect()
 }
 
-fn cells<R>(columns: &[Column<R>], row: &R) -> Vec<Cell> {
-    columns.iter().map(|(_, cell)| cell(row)).collect()
-}
-
 pub(super) fn heading(tab: Tab) -> Vec<&'static str> {
     match tab {
         Tab::Domains => titles(DOMAINS),
@@ -267,20 +263,20 @@ fn full(c: &ChannelStat) -> f64 {
     }
 }
 
-fn domain_line(d: &DomainRow) -> Line {
+fn line<R>(id: Id, alarming: bool, columns: &[Column<R>], row: &R) -> Line {
     Line {
-        id: Id::Domain(d.stat.domain),
-        alarming: d.waiting > 0,
-        cells: cells(DOMAINS, d),
+        id,
+        alarming,
+        cells: columns.iter().map(|(_, cell)| cell(row)).collect(),
     }
 }
 
+fn domain_line(d: &DomainRow) -> Line {
+    line(Id::Domain(d.stat.domain), d.waiting > 0, DOMAINS, d)
+}
+
 fn pool_line(p: &PoolRow) -> Line {
-    Line {
-        id: Id::Pool(p.stat.pool),
-        alarming: p.stat.waiters > 0,
-        cells: cells(POOLS, p),
-    }
+    line(Id::Pool(p.stat.pool), p.stat.waiters > 0, POOLS, p)
 }
 
 /// Returns a heap's line among the pools: private memory, whose use is not known.
@@ -309,27 +305,17 @@ fn heap_line(h: &HeapStat, view: &View) -> Line {
 
 fn channel_line(c: &ChannelRow) -> Line {
     let s = &c.stat;
-    Line {
-        id: Id::Channel(s.channel.0, s.source, s.sink, s.name.clone()),
-        alarming: s.waiting_ns > 0,
-        cells: cells(CHANNELS, c),
-    }
+    let id = Id::Channel(s.channel.0, s.source, s.sink, s.name.clone());
+    line(id, s.waiting_ns > 0, CHANNELS, c)
 }
 
 fn blocked_line(b: &Blocked) -> Line {
-    Line {
-        id: Id::Blocked(b.label.clone(), b.wants.clone()),
-        alarming: true,
-        cells: cells(BLOCKED, b),
-    }
+    let id = Id::Blocked(b.label.clone(), b.wants.clone());
+    line(id, true, BLOCKED, b)
 }
 
 fn holder_line(h: &Holder) -> Line {
-    Line {
-        id: Id::Holder(h.stat.domain, h.stat.pool),
-        alarming: false,
-        cells: cells(HOLDERS, h),
-    }
+    line(Id::Holder(h.stat.domain, h.stat.pool), false, HOLDERS, h)
 }
 
 fn order(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {

@@ -43,7 +43,7 @@ pub(super) struct View {
     pub holders: Vec<Holder>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct DomainRow {
     #[serde(flatten)]
     pub stat: DomainStat,
@@ -248,15 +248,7 @@ fn domain_row(d: &DomainStat) -> DomainRow {
     DomainRow {
         label: label(&d.name, d.domain.0),
         stat: d.clone(),
-        pools: 0,
-        granted_bytes: 0,
-        live_bytes: 0,
-        held_bytes: 0,
-        sources: 0,
-        sinks: 0,
-        sent_per_s: 0.0,
-        taken_per_s: 0.0,
-        waiting: 0,
+        ..DomainRow::default()
     }
 }
 

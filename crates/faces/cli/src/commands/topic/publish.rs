@@ -2,24 +2,22 @@
 
 use crate::args::topic::PubArgs;
 use crate::commands::connect;
+use crate::commands::messages::{MOST, given};
 use crate::exit::Answer;
 use crate::output;
 use anyhow::{Context, Result};
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 use tranship::topic::{Publisher, TopicOptions, Topics as _};
 use tranship::{INLINE_BYTES, PoolOptions};
 
-/// Most bytes of a message: the largest that the topic's pool is made for.
-const MOST: u64 = 1 << 30;
 /// Buffers of the topic's pool.
 const SLOTS: u32 = 1024;
 /// How often a publisher that waits takes subscribers in.
 const TEND: Duration = Duration::from_millis(5);
 
 pub(super) fn run(args: &PubArgs) -> Result<Answer> {
-    let message = given(args)?;
+    let message = given(args.text.as_deref(), args.file.as_deref())?;
     if message.is_none() {
         output::check_stdin()?;
     }
@@ -43,28 +41,6 @@ pub(super) fn run(args: &PubArgs) -> Result<Answer> {
     }
     .with_context(publishing)?;
     Ok(Answer::Yes)
-}
-
-/// Returns the message of the command line, if it has one.
-fn given(args: &PubArgs) -> Result<Option<Vec<u8>>> {
-    if let Some(text) = &args.text {
-        return Ok(Some(text.clone().into_bytes()));
-    }
-    let Some(path) = &args.file else {
-        return Ok(None);
-    };
-    let reading = || format!("reading {}", path.display());
-    let mut bytes = Vec::new();
-    let file = File::open(path).with_context(reading)?;
-    file.take(MOST + 1)
-        .read_to_end(&mut bytes)
-        .with_context(reading)?;
-    anyhow::ensure!(
-        bytes.len() as u64 <= MOST,
-        "{} has more than {MOST} bytes, the most that this command publishes as one message",
-        path.display()
-    );
-    Ok(Some(bytes))
 }
 
 fn repeat(publisher: &mut Publisher, message: &[u8], args: &PubArgs) -> Result<()> {

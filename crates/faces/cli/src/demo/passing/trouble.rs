@@ -5,7 +5,7 @@ use super::lane::Lane;
 use super::{LAST_PATIENCE, Producer};
 use crate::args::demo::{ConsumerRole, Transport};
 use crate::demo::consumers::Outcome;
-use crate::demo::plan::Reached;
+use crate::demo::plan::{Begun, Reached};
 use crate::demo::worker::Worker;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
@@ -51,8 +51,8 @@ pub(crate) fn trouble(
     mut watch: impl FnMut(&[Worker]),
 ) -> Result<Trouble> {
     let (mut workers, mut lanes) = producer.start_all()?;
-    let cpu = crate::demo::progress::cpu_us();
-    let begin = Instant::now();
+    let begun = Begun::now();
+    let begin = begun.at;
     let mut events = Vec::new();
     let mut killed = Killed::default();
     let (mut refused, mut succeeded) = (Vec::new(), Vec::new());
@@ -126,16 +126,7 @@ pub(crate) fn trouble(
         .filter(|(_, missed)| *missed > 0)
         .collect();
     drop(lanes);
-    let consumers = workers
-        .into_iter()
-        .map(Worker::finish)
-        .collect::<Result<Vec<_>>>()?;
-    let reached = Reached {
-        over: Transport::Tranship,
-        seconds: begin.elapsed().as_secs_f64(),
-        consumers,
-        producer_cpu_us: crate::demo::progress::cpu_us() - cpu,
-    };
+    let reached = begun.reached(Transport::Tranship, workers)?;
     Ok(Trouble {
         reached,
         events,
