@@ -1,87 +1,41 @@
 //! `tranship cache` as a service, with a service manager that these tests play: restarts and upgrades keep the values.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use super::kit::{NO_MANAGER, Served, say};
+use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use tranship_testkit::Watchdog;
+use std::process::{Command, Stdio};
 use tranship_testkit::service::ServiceManager;
+use tranship_testkit::{Lines, Running, Watchdog};
 
-struct Running {
-    program: Child,
-    out: BufReader<ChildStdout>,
-    address: String,
+/// Ends it, as a service manager does. Returns its last output.
+fn stop(mut server: Served, systemd: &mut ServiceManager) -> String {
+    server.lines.program.signal(libc::SIGTERM);
+    let said = server.line();
+    server.lines.program.ends_well();
+    systemd.catch_up();
+    said
 }
 
-impl Running {
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.out.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
-    }
-
-    fn signal(&self, signal: i32) {
-        let pid = i32::try_from(self.program.id()).expect("a number");
-        // SAFETY: a child that was not waited for: its number is its own.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    }
-
-    /// Ends it, as a service manager does. Returns its last output.
-    fn stop(mut self, systemd: &mut ServiceManager) -> String {
-        self.signal(libc::SIGTERM);
-        let said = self.line();
-        assert!(self.program.wait().expect("its end").success());
-        systemd.catch_up();
-        said
-    }
-
-    fn client(&self) -> BufReader<TcpStream> {
-        BufReader::new(TcpStream::connect(&self.address).expect("connect"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
-}
-
-fn start(systemd: &mut ServiceManager, more: &[&str]) -> Running {
+fn start(systemd: &mut ServiceManager, more: &[&str]) -> Served {
     let set = |command: &mut Command| {
         command
             .args(["cache", "--listen", "127.0.0.1:0"])
-            .args(more)
-            // No manager is there.
-            .env("TRANSHIP_SOCKET", "/nowhere/manager.sock")
-            .stdout(Stdio::piped());
+            .args(more);
+        command.env("TRANSHIP_SOCKET", NO_MANAGER);
+        command.stdout(Stdio::piped());
     };
     let program = Path::new(env!("CARGO_BIN_EXE_tranship"));
-    let mut program = systemd.start(program, set, None);
+    let program = systemd.start(program, set, None);
     systemd.catch_up();
-    let out = program.stdout.take().expect("piped");
-    let mut running = Running {
-        program,
-        out: BufReader::new(out),
-        address: String::new(),
-    };
-    let line = running.line();
-    running.address = line.rsplit(' ').next().expect("an address").to_owned();
-    running
+    Lines::from(Running(program)).into()
 }
 
 fn value(n: usize) -> Vec<u8> {
     (0..n * 97 % 40_000)
         .map(|at| (at + n).to_le_bytes()[0])
         .collect()
-}
-
-fn say(client: &mut BufReader<TcpStream>, text: &[u8]) -> String {
-    client.get_mut().write_all(text).expect("write");
-    let mut line = String::new();
-    client.read_line(&mut line).expect("a line");
-    line.trim_end().to_owned()
 }
 
 fn fill(client: &mut BufReader<TcpStream>) {
@@ -113,7 +67,7 @@ fn a_restart_keeps_the_values() {
     let address = first.address.clone();
     fill(&mut first.client());
     assert_eq!(
-        first.stop(&mut systemd),
+        stop(first, &mut systemd),
         "left 500 values with the service manager"
     );
     assert_eq!(systemd.store.len(), 3, "{:?}", systemd.store);
@@ -143,7 +97,7 @@ fn a_restart_keeps_the_values() {
         half.get_mut()
             .write_all(b"set k7 7 0 100\r\nhalf")
             .expect("write");
-        next.stop(&mut systemd);
+        stop(next, &mut systemd);
     }
 }
 
@@ -155,7 +109,7 @@ fn what_was_used_is_not_used_again() {
     let mut systemd = ServiceManager::new();
     let first = start(&mut systemd, &[]);
     fill(&mut first.client());
-    first.stop(&mut systemd);
+    stop(first, &mut systemd);
     let copies: Vec<(String, OwnedFd)> = systemd
         .store
         .iter()
@@ -208,7 +162,7 @@ fn a_signal_starts_a_successor() {
     assert!(first.line().contains("begins empty"));
     let mut client = first.client();
     fill(&mut client);
-    first.signal(libc::SIGUSR2);
+    first.lines.program.signal(libc::SIGUSR2);
     let mut main = None;
     while main.is_none() {
         main = systemd
@@ -216,7 +170,8 @@ fn a_signal_starts_a_successor() {
             .strip_prefix("MAINPID=")
             .and_then(|pid| pid.parse::<i32>().ok());
     }
-    assert!(first.program.wait().expect("its end").success());
+    let status = first.lines.program.0.wait();
+    assert!(status.expect("its end").success());
     // The same output goes on with the successor's words.
     let said: Vec<String> = (0..3).map(|_| first.line()).collect();
     let took = said
@@ -245,7 +200,7 @@ fn without_a_socket_there_is_no_successor() {
     let mut systemd = ServiceManager::new();
     let server = start(&mut systemd, &[]);
     let mut client = server.client();
-    server.signal(libc::SIGUSR2);
+    server.lines.program.signal(libc::SIGUSR2);
     fill(&mut client);
     check(&mut client);
 }

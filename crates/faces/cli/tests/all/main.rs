@@ -6,6 +6,7 @@ mod cache_service;
 mod cli;
 mod demo;
 mod errors;
+mod kit;
 mod metrics;
 mod policy;
 mod policy_run;

@@ -1,28 +1,24 @@
 //! `tranship policy run`: a policy as a process of its own. It is killed, and its quotas stay; it lies, and nothing
 //! happens; the next one goes on.
 
+use super::kit::{MIB, embedded, joined, place};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use tranship::admin::StatRecord;
-use tranship::manager::Config;
 use tranship::policy::Target;
-use tranship::{Domain, ErrorKind, Pool, PoolOptions};
-use tranship_testkit::{Running, Watchdog, until};
+use tranship::{Domain, ErrorKind, Pool};
+use tranship_testkit::{Running, Said, Watchdog, until};
 
-const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 16 * MIB;
 
 fn command(socket: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
-    command.args(["policy", "run"]).args(arguments);
-    command.arg("--socket").arg(socket).env_remove("RUST_LOG");
-    command.stdin(Stdio::null());
+    let mut command = tranship_testkit::tranship(&["policy", "run", "--socket"]);
+    command.arg(socket).args(arguments);
     command
 }
 
-fn output(socket: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = command(socket, arguments).output().expect("running");
-    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+fn run(socket: &Path, arguments: &[&str]) -> Said {
+    Said::of(&mut command(socket, arguments))
 }
 
 fn start(socket: &Path, policy: &str) -> Running {
@@ -34,14 +30,11 @@ fn manager(socket: &Path, policy: &str) -> Domain {
     let text = format!(
         "total = \"16MiB\"\npolicy = \"{policy}\"\ngrace = \"1ms\"\n[[pool]]\nname = \"small\"\nmin = \"3MiB\"\nmax = \"4MiB\"\n"
     );
-    let config = Config::parse(&text).expect("a configuration");
-    let builder = Domain::builder().name("app").config(config).socket(socket);
-    builder.helper_thread(true).embedded().expect("embedded")
+    embedded("app", socket, &text)
 }
 
 fn pool(domain: &Domain, name: &str) -> Pool {
-    let options = PoolOptions::new(TOTAL).chunk_bytes(MIB).name(name);
-    domain.create_pool(options).expect("pool")
+    super::kit::pool(domain, name, TOTAL, MIB)
 }
 
 fn quotas<const N: usize>(pools: &[Pool; N]) -> [u64; N] {
@@ -58,8 +51,7 @@ fn domains(domain: &Domain) -> usize {
 #[test]
 fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("m.sock");
+    let (_dir, socket) = place();
     let domain = manager(&socket, "static");
     let pools = [pool(&domain, "one"), pool(&domain, "small")];
     assert_eq!(quotas(&pools), [16, 16], "nobody divides");
@@ -67,12 +59,8 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
     until(|| quotas(&pools).iter().sum::<u64>() <= TOTAL / MIB);
     // Between its rule's bounds, whatever it wants.
     assert!((3..=4).contains(&quotas(&pools)[1]), "{:?}", quotas(&pools));
-    let (code, said) = output(&socket, &["--policy", "qos"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(
-        said.contains("another policy sets quotas (that of domain "),
-        "{said}"
-    );
+    let said = run(&socket, &["--policy", "qos"]);
+    said.ends(2, &["another policy sets quotas (that of domain "]);
     // A quota that is set by hand stays.
     domain
         .admin()
@@ -103,12 +91,11 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
 #[test]
 fn who_lies_changes_nothing() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("m.sock");
+    let (_dir, socket) = place();
     let domain = manager(&socket, "static");
     let pools = [pool(&domain, "one"), pool(&domain, "small")];
-    let liar = Domain::builder().name("liar").socket(&socket).connect();
-    let liar = liar.expect("connect").admin().steer().expect("the right");
+    let liar = joined("liar", &socket);
+    let liar = liar.admin().steer().expect("the right");
     let set = |quotas: [u64; 2]| {
         let both = pools.iter().zip(quotas);
         let targets = both.map(|(p, mib)| Target {
@@ -118,28 +105,13 @@ fn who_lies_changes_nothing() {
         liar.set(&targets.collect::<Vec<_>>())
     };
     set([12, 4]).expect("what there is");
+    let (over, bad) = (ErrorKind::Quota, ErrorKind::BadArgument);
     for (lie, kind, words) in [
-        (
-            [13, 4],
-            ErrorKind::Quota,
-            "17825792 bytes, 16777216 are available",
-        ),
-        (
-            [u64::MAX / MIB, 4],
-            ErrorKind::BadArgument,
-            "allowed 16777216",
-        ),
-        (
-            [8, 2],
-            ErrorKind::BadArgument,
-            "asked 2097152, allowed 3145728",
-        ),
-        (
-            [8, 5],
-            ErrorKind::BadArgument,
-            "asked 5242880, allowed 4194304",
-        ),
-        ([0, 4], ErrorKind::BadArgument, "allowed 1048576"),
+        ([13, 4], over, "17825792 bytes, 16777216 are available"),
+        ([u64::MAX / MIB, 4], bad, "allowed 16777216"),
+        ([8, 2], bad, "asked 2097152, allowed 3145728"),
+        ([8, 5], bad, "asked 5242880, allowed 4194304"),
+        ([0, 4], bad, "allowed 1048576"),
     ] {
         let error = set(lie).expect_err("a lie");
         assert_eq!(error.kind(), kind, "{lie:?}: {error}");
@@ -152,33 +124,22 @@ fn who_lies_changes_nothing() {
 #[test]
 fn where_the_manager_has_its_own_and_where_there_is_none_it_says_so() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("m.sock");
-    let (code, said) = output(&socket, &["--policy", "qos"]);
-    assert_eq!(code, Some(3), "{said}");
+    let (dir, socket) = place();
+    run(&socket, &["--policy", "qos"]).ends(3, &[]);
     let _domain = manager(&socket, "qos");
-    let (code, said) = output(&socket, &["--policy", "qos"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("policy = \"static\""), "{said}");
-    let (code, said) = output(&socket, &["--policy", "best"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(
-        said.contains("\"best\"") && said.contains("\"throughput\""),
-        "{said}"
-    );
+    run(&socket, &["--policy", "qos"]).ends(2, &["policy = \"static\""]);
+    run(&socket, &["--policy", "best"]).ends(2, &["\"best\"", "\"throughput\""]);
     let file = dir.path().join("p.toml");
     std::fs::write(&file, "policy = \"qos\"\nband = 0.02\nbandd = 1\n").expect("writing");
-    let (code, said) = output(&socket, &["--config", file.to_str().expect("text")]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("p.toml") && said.contains("bandd"), "{said}");
+    let said = run(&socket, &["--config", file.to_str().expect("text")]);
+    said.ends(2, &["p.toml", "bandd"]);
 }
 
 /// A new manager gives the right again to the domain that had it.
 #[test]
 fn a_manager_is_started_anew_and_the_policy_goes_on() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("m.sock");
+    let (_dir, socket) = place();
     let first = manager(&socket, "static");
     let _policy = start(&socket, "throughput");
     let pools = [pool(&first, "one"), pool(&first, "small")];

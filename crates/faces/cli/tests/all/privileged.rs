@@ -1,9 +1,10 @@
 //! A set-uid program does not run a program that its starter's environment names, nor join a manager that it names.
 
+use super::kit::{copy_program, has_manager};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use tranship_testkit::{folder, is_root, skipped};
+use tranship_testkit::{Said, folder, is_root, skipped};
 
 /// Returns the user that starts it and the user that the program belongs to: nobody else here, because they leave
 /// folders by their number.
@@ -17,8 +18,8 @@ fn a_set_uid_program_heeds_no_environment() {
     if !is_root() {
         return skipped("a set-uid program of another user needs root");
     }
-    if std::path::Path::new("/run/tranship/manager.sock").exists() {
-        return skipped("a manager of the system runs here");
+    if has_manager() {
+        return;
     }
     let dir = folder().expect("a folder");
     let [starter, owner] = users();
@@ -32,7 +33,7 @@ fn a_set_uid_program_heeds_no_environment() {
     };
     mode(dir.path(), 0o777);
     let program = dir.path().join("tranship");
-    std::fs::copy(env!("CARGO_BIN_EXE_tranship"), &program).expect("a copy");
+    copy_program(&program);
     std::os::unix::fs::chown(&program, Some(owner), None).expect("its owner");
     let script = dir.path().join("evil.sh");
     let mark = dir.path().join("started");
@@ -47,25 +48,23 @@ fn a_set_uid_program_heeds_no_environment() {
         command.env_clear().env(variable, value);
         // Without the set-uid bit it would follow the environment.
         command.uid(starter).gid(starter).current_dir("/");
-        let output = command.output().expect("running");
+        let said = Said::of(&mut command);
         for user in [starter, owner] {
             let _ = std::fs::remove_dir(format!("/tmp/tranship-{user}")); // made for a socket
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said)
+        said
     };
 
     mode(&program, 0o755);
-    let (_, said) = run("TRANSHIP_BIN", &script);
-    assert!(mark.exists(), "a plain program starts it: {said}");
+    let said = run("TRANSHIP_BIN", &script);
+    assert!(mark.exists(), "a plain program starts it: {said:?}");
     std::fs::remove_file(&mark).expect("the mark");
 
     mode(&program, 0o4755);
     for (variable, value) in [("TRANSHIP_BIN", &script), ("TRANSHIP_SOCKET", &evil)] {
-        let (code, said) = run(variable, value);
-        assert_eq!(code, Some(3), "{variable}: {said}");
-        assert!(said.contains("privileged process"), "{variable}: {said}");
-        assert!(!said.contains("evil"), "{variable}: {said}");
+        let said = run(variable, value);
+        said.ends(3, &["privileged process"]);
+        assert!(!said.err.contains("evil"), "{variable}: {said:?}");
         assert!(!mark.exists(), "{variable} was run");
     }
 }

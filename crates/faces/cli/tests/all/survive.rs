@@ -1,16 +1,11 @@
 //! Transfers whose manager is killed: at every stage, with another one started by the test, or by the program that
 //! started the first.
 
+use super::kit::has_manager;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-use tranship_testkit::{Running, Watchdog, folder, start_manager};
-
-const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
-
-fn dog() -> Watchdog {
-    Watchdog::new()
-}
+use tranship_testkit::{Running, Said, Watchdog, folder, start_manager, tranship};
 
 /// Place of the manager: a socket of the test's, or the one where a program that starts a manager finds it.
 struct Home {
@@ -33,24 +28,28 @@ impl Home {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(TRANSHIP);
-        command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .env("XDG_RUNTIME_DIR", self.dir.path())
-            .env_remove("TRANSHIP_SOCKET")
-            .env_remove("RUST_LOG");
+        let mut command = tranship(arguments);
+        command.env("XDG_RUNTIME_DIR", self.dir.path());
         if self.named {
             command.arg("--socket").arg(self.socket());
         }
         command
     }
 
-    /// The process id of a manager that answers.
+    fn receiver(&self) -> Running {
+        Running::start(self.command(&["recv", "film"]).stdout(Stdio::piped()))
+    }
+
+    fn sender(&self) -> Running {
+        let mut send = self.command(&["send", "film", "--pool", "16MiB"]);
+        Running::start(send.stdin(Stdio::piped()))
+    }
+
+    /// Returns the process id of a manager that answers.
     fn found(&self) -> u32 {
         loop {
-            let stat = self.command(&["stat", "--json"]).output().expect("stat");
-            let stat = serde_json::from_slice(&stat.stdout).unwrap_or(serde_json::Value::Null);
+            let stat = Said::of(&mut self.command(&["stat", "--json"])).out;
+            let stat = serde_json::from_str(&stat).unwrap_or(serde_json::Value::Null);
             if let Some(pid) = stat["manager"]["pid"].as_u64() {
                 return u32::try_from(pid).expect("a process id");
             }
@@ -72,10 +71,11 @@ const STEP: usize = 5 << 20;
 
 impl Flow {
     fn start(place: &Home) -> Flow {
-        let mut recv = place.command(&["recv", "film"]);
-        let mut recv = Running::start(recv.stdout(Stdio::piped()));
-        let mut send = place.command(&["send", "film", "--pool", "16MiB"]);
-        let mut send = Running::start(send.stdin(Stdio::piped()));
+        let recv = place.receiver();
+        Flow::with(place.sender(), recv)
+    }
+
+    fn with(mut send: Running, mut recv: Running) -> Flow {
         Flow {
             from: send.0.stdin.take().expect("its input"),
             to: recv.0.stdout.take().expect("its output"),
@@ -110,7 +110,7 @@ impl Flow {
 
 #[test]
 fn a_transfer_goes_on_without_its_manager_and_with_the_next_one() {
-    let dog = dog();
+    let dog = Watchdog::new();
     let place = Home::new(true);
     let mut manager = start_manager(&place.socket(), "");
     let mut flow = Flow::start(&place);
@@ -127,10 +127,10 @@ fn a_transfer_goes_on_without_its_manager_and_with_the_next_one() {
 
 #[test]
 fn who_started_a_manager_starts_it_again() {
-    let dog = dog();
+    let dog = Watchdog::new();
     let place = Home::new(false);
-    if Path::new("/run/tranship/manager.sock").exists() {
-        return tranship_testkit::skipped("a manager of the system runs here");
+    if has_manager() {
+        return;
     }
     let mut flow = Flow::start(&place);
     flow.passes(&dog, "with the first");
@@ -149,24 +149,15 @@ fn who_started_a_manager_starts_it_again() {
 /// A sender that waits for its input calls nothing of the library; its manager comes back all the same.
 #[test]
 fn an_idle_sender_that_started_a_manager_starts_it_again() {
-    let dog = dog();
+    let dog = Watchdog::new();
     let place = Home::new(false);
-    if Path::new("/run/tranship/manager.sock").exists() {
-        return tranship_testkit::skipped("a manager of the system runs here");
+    if has_manager() {
+        return;
     }
-    let mut send = place.command(&["send", "film", "--pool", "16MiB"]);
-    let mut send = Running::start(send.stdin(Stdio::piped()));
+    let send = place.sender();
     // Before there is any other program that could start it.
     place.found();
-    let mut recv = place.command(&["recv", "film"]);
-    let mut recv = Running::start(recv.stdout(Stdio::piped()));
-    let mut flow = Flow {
-        from: send.0.stdin.take().expect("its input"),
-        to: recv.0.stdout.take().expect("its output"),
-        send,
-        recv,
-        passed: 0,
-    };
+    let mut flow = Flow::with(send, place.receiver());
     flow.passes(&dog, "with the first");
     for round in 0..3 {
         dog.step(format!("killed while all are idle, round {round}"));

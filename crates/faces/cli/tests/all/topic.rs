@@ -1,110 +1,34 @@
 //! `tranship topic` and `tranship service`: what they list, measure, print, publish and call, and what they say where
 //! nothing comes.
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use serde_json::Value;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use super::kit::{joined, terminal};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use tranship::Domain;
 use tranship::queue::Queues as _;
 use tranship::service::{ServiceOptions, Services as _};
 use tranship::topic::{SubscriberOptions, TopicOptions, Topics as _, WhenBehind};
-use tranship_testkit::{Watchdog, start_manager};
-
-/// A manager, and programs that ask it.
-struct World {
-    _dog: Watchdog,
-    _manager: tranship_testkit::Peer,
-    folder: tempfile::TempDir,
-}
-
-impl World {
-    fn new(config: &str) -> World {
-        let dog = Watchdog::new();
-        let folder = tranship_testkit::folder().expect("a folder");
-        let manager = start_manager(&folder.path().join("m.sock"), config);
-        World {
-            _dog: dog,
-            _manager: manager,
-            folder,
-        }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("m.sock")
-    }
-
-    fn domain(&self, name: &str) -> Domain {
-        let domain = Domain::builder().name(name).socket(self.socket());
-        domain.helper_thread(true).connect().expect("a domain")
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = tranship(&self.socket(), arguments);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("running")
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.run(arguments);
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).expect("JSON")
-    }
-}
-
-fn tranship(socket: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
-    command
-        .args(arguments)
-        .env("TRANSHIP_SOCKET", socket)
-        .env_remove("RUST_LOG");
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A program whose lines are read as they come.
-fn started(mut command: Command) -> (Child, impl Iterator<Item = String>) {
-    command.stdout(Stdio::piped());
-    let mut child = command.spawn().expect("started");
-    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    (child, lines.map(|line| line.expect("a line")))
-}
+use tranship_testkit::{Home, Lines, Running, Said, has, skipped, tranship};
 
 /// Returns what a program writes to a terminal.
 fn on_a_terminal(mut command: Command) -> String {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let outside = openpt(flags).expect("a terminal");
-    grantpt(&outside).expect("it");
-    unlockpt(&outside).expect("it");
-    let name = ptsname(&outside, Vec::new()).expect("its name");
-    let mut inside = File::options();
-    inside.write(true).custom_flags(libc::O_NOCTTY);
-    let inside = inside.open(name.to_str().expect("text"));
-    let child = command.stdout(inside.expect("its other side")).spawn();
+    let (mut outside, inside) = terminal();
+    let child = Running::start(command.stdout(inside));
     drop(command); // it has the terminal, too
-    let (mut said, mut outside) = (Vec::new(), File::from(outside));
+    let mut said = Vec::new();
     // An error says that nobody has the terminal any more.
     let _ = outside.read_to_end(&mut said);
-    assert!(child.expect("started").wait().expect("its end").success());
-    text(&said)
+    child.ends_well();
+    String::from_utf8_lossy(&said).into_owned()
 }
 
 /// Publishes until it is told to stop.
-fn while_published<R>(world: &World, name: &str, go: impl FnOnce() -> R) -> R {
-    let camera = world.domain("camera");
+fn while_published<R>(home: &Home, name: &str, go: impl FnOnce() -> R) -> R {
+    let camera = joined("camera", &home.socket());
     let mut publisher = camera.publish(name).expect("a topic");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -124,60 +48,43 @@ fn while_published<R>(world: &World, name: &str, go: impl FnOnce() -> R) -> R {
 
 #[test]
 fn topics_are_listed_with_those_at_them() {
-    let world = World::new("");
-    assert_eq!(
-        world.json(&["topic", "ls", "--json"])["topics"],
-        serde_json::json!([])
-    );
-    while_published(&world, "camera", || {
-        let viewer = world.domain("viewer");
+    let home = Home::new("");
+    assert_eq!(home.says("topic ls --json").json()["topics"], json!([]));
+    while_published(&home, "camera", || {
+        let viewer = joined("viewer", &home.socket());
         let mut video = viewer.subscribe("camera").expect("a subscription");
         let message = video.recv().expect("a message");
         let mut waits = viewer.subscribe("lidar").expect("a subscription");
         assert!(waits.try_recv().expect("nothing").is_none());
 
-        let listed = text(&world.run(&["topic", "ls"]).stdout);
+        let listed = home.says("topic ls").well();
         let rows: Vec<Vec<&str>> = listed
             .lines()
             .map(|l| l.split_whitespace().collect())
             .collect();
         assert_eq!(rows[1], ["camera", "1", "1", "0"], "{listed}");
         assert_eq!(rows[2], ["lidar", "0", "0", "1"], "{listed}");
-        assert_eq!(
-            text(&world.run(&["topic", "ls", "--names"]).stdout),
-            "camera\nlidar\n"
-        );
+        assert_eq!(home.says("topic ls --names").well(), "camera\nlidar\n");
 
-        let all = world.json(&["topic", "info", "camera", "--json"]);
-        let topic = &all["topic"];
-        assert_eq!(topic["offered_by"][0]["pid"], std::process::id());
-        assert!(
-            topic["offered_by"][0]["label"]
-                .as_str()
-                .expect("a label")
-                .starts_with("camera#")
-        );
+        let info = || home.says("topic info camera --json").json()["topic"].clone();
+        let named = |one: &Value, name: &str| {
+            let label = one["label"].as_str().expect("a label");
+            assert!(label.starts_with(name), "{one}");
+        };
+        let offered = &info()["offered_by"][0];
+        assert_eq!(offered["pid"], std::process::id());
+        named(offered, "camera#");
         // The manager looks once a period.
-        let keeps =
-            || world.json(&["topic", "info", "camera", "--json"])["topic"]["readers"][0].clone();
+        let keeps = || info()["readers"][0].clone();
         while keeps()["kept_buffers"] == 0 {}
         let reader = keeps();
-        assert!(
-            reader["label"]
-                .as_str()
-                .expect("a label")
-                .starts_with("viewer#"),
-            "{reader}"
-        );
+        named(&reader, "viewer#");
         assert!(reader["kept_bytes"].as_u64() >= Some(3000), "{reader}");
         // The publisher says of one subscriber after the other what it has still to take.
         while keeps()["behind_ns"] == 0 {}
         assert!(keeps()["behind"].as_u64() >= Some(1));
-        let shown = text(&world.run(&["topic", "info", "camera"]).stdout);
-        assert!(
-            shown.contains("publisher") && shown.contains("subscriber"),
-            "{shown}"
-        );
+        let shown = home.says("topic info camera").well();
+        has(&shown, &["publisher", "subscriber"]);
         drop(message);
     });
 }
@@ -185,8 +92,11 @@ fn topics_are_listed_with_those_at_them() {
 /// `top` names the subscriber for which a publisher waits: its process, and for how long it has taken nothing.
 #[test]
 fn a_subscriber_that_holds_a_publisher_back_is_named() {
-    let world = World::new("");
-    let (camera, viewer) = (world.domain("camera"), world.domain("viewer"));
+    let home = Home::new("");
+    let (camera, viewer) = (
+        joined("camera", &home.socket()),
+        joined("viewer", &home.socket()),
+    );
     let waits = WhenBehind::Wait(Duration::from_secs(3600));
     let options = TopicOptions::new().depth(4).when_behind(waits);
     let mut publisher = camera.publish_with("camera", options).expect("a topic");
@@ -204,7 +114,7 @@ fn a_subscriber_that_holds_a_publisher_back_is_named() {
             }
         });
         let blocked = loop {
-            let top = world.json(&["top", "--once", "--json"]);
+            let top = home.says("top --once --json").json();
             let blocked = top["blocked"][0].clone();
             let on = blocked["on"][0].as_str();
             if on.is_some_and(|on| on.contains("none for")) {
@@ -227,11 +137,9 @@ fn a_subscriber_that_holds_a_publisher_back_is_named() {
 
 #[test]
 fn rates_and_messages_are_printed() {
-    let world = World::new("");
-    while_published(&world, "camera", || {
-        let output = world.run(&["topic", "hz", "camera", "--every", "100ms", "--count", "2"]);
-        let said = text(&output.stdout);
-        assert!(output.status.success(), "{output:?}");
+    let home = Home::new("");
+    while_published(&home, "camera", || {
+        let said = home.says("topic hz camera --every 100ms --count 2").well();
         assert_eq!(said.lines().count(), 2, "{said}");
         assert!(
             said.contains("messages/s, gaps ") && !said.contains('\x1b'),
@@ -239,13 +147,13 @@ fn rates_and_messages_are_printed() {
         );
         // On a terminal each is written over the one before.
         let hz = ["topic", "hz", "camera", "--every", "50ms", "--count", "3"];
-        let said = on_a_terminal(world.command(&hz));
+        let said = on_a_terminal(home.command(&hz));
         assert_eq!(said.matches("\r\x1b[K").count(), 3, "{said:?}");
         assert_eq!(said.lines().count(), 1, "{said:?}");
 
-        let rate = world.json(&[
-            "topic", "bw", "camera", "--every", "50ms", "--count", "1", "--json",
-        ]);
+        let rate = home
+            .says("topic bw camera --every 50ms --count 1 --json")
+            .json();
         assert_eq!(rate["topic"], "camera");
         let period = &rate["period"];
         let (messages, bytes) = (period["messages"].as_u64(), period["bytes"].as_u64());
@@ -257,123 +165,84 @@ fn rates_and_messages_are_printed() {
             );
         }
 
-        let said = text(
-            &world
-                .run(&["topic", "echo", "camera", "--count", "3", "--bytes", "5"])
-                .stdout,
-        );
+        let said = home.says("topic echo camera --count 3 --bytes 5").well();
         assert_eq!(
             said.lines().last(),
             Some("word 60, 3000 bytes: \"frame\"..."),
             "{said}"
         );
-        let one = world.json(&[
-            "topic", "echo", "camera", "--count", "1", "--json", "--bytes", "5",
-        ]);
+        let one = home
+            .says("topic echo camera --count 1 --json --bytes 5")
+            .json();
         assert_eq!((&one["word"], &one["length"]), (&60.into(), &3000.into()));
         assert_eq!(one["first_bytes"], "6672616d65");
-        let raw = world
-            .run(&["topic", "echo", "camera", "--count", "1", "--raw"])
-            .stdout;
-        assert_eq!((raw.len(), &raw[..5]), (3000, &b"frame"[..]));
+        let raw = home.says("topic echo camera --count 1 --raw").well();
+        assert_eq!((raw.len(), &raw[..5]), (3000, "frame"));
     });
 }
 
 #[test]
 fn a_shell_publishes_and_another_prints() {
-    let world = World::new("");
-    let (mut echo, mut lines) = started(world.command(&["topic", "echo", "words"]));
-    let mut publish = tranship(&world.socket(), &["topic", "pub", "words", "--word", "7"]);
-    let mut publish = publish.stdin(Stdio::piped()).spawn().expect("started");
-    let mut input = publish.stdin.take().expect("its input");
+    let home = Home::new("");
+    let mut echo = Lines::of(&mut home.command(&["topic", "echo", "words"]));
+    let mut publish = home.command(&["topic", "pub", "words", "--word", "7"]);
+    let mut publish = Running::start(publish.stdin(Stdio::piped()));
+    let mut input = publish.0.stdin.take().expect("its input");
     let long = "x".repeat(100);
     writeln!(input, "one\n\n{long}").expect("written");
     drop(input);
-    assert!(publish.wait().expect("its end").success());
+    publish.ends_well();
     for expected in ["word 7, 3 bytes: \"one\"", "word 7, 0 bytes: \"\""] {
-        assert_eq!(lines.next().as_deref(), Some(expected));
+        assert_eq!(echo.line(), expected);
     }
-    assert!(
-        lines
-            .next()
-            .expect("a line")
-            .starts_with("word 7, 100 bytes: \"xxxx")
-    );
+    assert!(echo.line().starts_with("word 7, 100 bytes: \"xxxx"));
     // The publisher has ended the topic.
-    assert_eq!(lines.next(), None);
-    assert!(echo.wait().expect("its end").success());
+    assert_eq!(echo.line(), "");
+    echo.program.ends_well();
 
-    let (mut echo, mut lines) = started(world.command(&["topic", "echo", "again"]));
-    let args = [
-        "topic", "pub", "again", "hello", "--count", "2", "--every", "1ms",
-    ];
-    assert!(world.run(&args).status.success());
-    assert_eq!(
-        lines.by_ref().filter(|line| line.contains("hello")).count(),
-        2
-    );
-    assert!(echo.wait().expect("its end").success());
+    let mut echo = Lines::of(&mut home.command(&["topic", "echo", "again"]));
+    home.says("topic pub again hello --count 2 --every 1ms")
+        .well();
+    assert!([(); 2].iter().all(|()| echo.line().contains("hello")));
+    assert_eq!(echo.line(), "");
+    echo.program.ends_well();
 }
 
 #[test]
 fn what_does_not_come_is_explained() {
-    let nowhere = tranship(Path::new("/nonexistent/socket"), &["topic", "hz", "camera"]);
-    let output = { nowhere }.output().expect("running");
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert!(text(&output.stderr).contains("no manager"), "{output:?}");
+    let mut nowhere = tranship(&["topic", "hz", "camera"]);
+    nowhere.env("TRANSHIP_SOCKET", "/nonexistent/socket");
+    Said::of(&mut nowhere).ends(3, &["no manager"]);
 
-    let world = World::new("[[bind]]\nname = \"nobody\"\n[[bind]]\nname = \"idle\"\n");
-    let wait = |name: &str| world.run(&["topic", "echo", name, "--wait", "20ms"]);
-    let output = wait("nobody");
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(
-        text(&output.stderr).contains("no domain publishes topic `nobody`"),
-        "{output:?}"
-    );
-    let output = world.run(&["topic", "info", "nobody"]);
-    assert!(
-        text(&output.stderr).contains("tranship topic ls"),
-        "{output:?}"
-    );
+    let home = Home::new("[[bind]]\nname = \"nobody\"\n[[bind]]\nname = \"idle\"\n");
+    let wait = |name: &str| home.says(&format!("topic echo {name} --wait 20ms"));
+    wait("nobody").ends(1, &["no domain publishes topic `nobody`"]);
+    has(&home.says("topic info nobody").err, &["tranship topic ls"]);
 
     // A publisher that is stopped: it takes nobody in.
-    let mut idle = tranship(&world.socket(), &["topic", "pub", "idle"]);
-    let mut idle = idle.stdin(Stdio::piped()).spawn().expect("started");
-    while !text(&world.run(&["topic", "ls", "--names"]).stdout).contains("idle") {}
-    let pid = idle.id().to_string();
-    let stop = Command::new("kill").args(["-STOP", &pid]).status();
-    assert!(stop.expect("kill").success());
-    let domain = world.domain("here");
+    let mut idle = home.command(&["topic", "pub", "idle"]);
+    let idle = Running::start(idle.stdin(Stdio::piped()));
+    while !home.says("topic ls --names").well().contains("idle") {}
+    idle.signal(libc::SIGSTOP);
+    let domain = joined("here", &home.socket());
     let _channel = domain
         .listen::<tranship::Sender>("line")
         .expect("a channel");
-    let output = wait("idle");
-    let said = text(&output.stderr);
-    assert!(
-        said.contains(&pid) && said.contains("has not taken this subscriber in"),
-        "{said}"
-    );
-    assert_eq!(output.status.code(), Some(1));
-    idle.kill().expect("killed");
-    idle.wait().expect("its end");
-    let output = world.run(&["topic", "info", "line"]);
-    assert!(
-        text(&output.stderr).contains("the name of a channel"),
-        "{output:?}"
+    let pid = idle.0.id().to_string();
+    wait("idle").ends(1, &[&pid, "has not taken this subscriber in"]);
+    drop(idle);
+    has(
+        &home.says("topic info line").err,
+        &["the name of a channel"],
     );
 
-    let output = wait("secret");
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(
-        text(&output.stderr).contains("access rules of the manager do not allow it"),
-        "{output:?}"
-    );
+    wait("secret").ends(2, &["access rules of the manager do not allow it"]);
 }
 
 #[test]
 fn services_are_listed_and_called() {
-    let world = World::new("");
-    let domain = world.domain("upper");
+    let home = Home::new("");
+    let domain = joined("upper", &home.socket());
     let service = domain.serve("upper").expect("a service");
     let worker = thread::spawn(move || {
         loop {
@@ -390,59 +259,38 @@ fn services_are_listed_and_called() {
             }
         }
     });
-    let listed = text(&world.run(&["service", "ls"]).stdout);
+    let listed = home.says("service ls").well();
     let row: Vec<&str> = listed
         .lines()
         .nth(1)
         .expect("a service")
         .split_whitespace()
         .collect();
-    assert_eq!(
-        (row[0], row[2]),
-        ("upper", &*std::process::id().to_string()),
-        "{listed}"
-    );
-    assert_eq!(
-        text(&world.run(&["service", "ls", "--names"]).stdout),
-        "upper\n"
-    );
+    let pid = std::process::id().to_string();
+    assert_eq!((row[0], row[2]), ("upper", &*pid), "{listed}");
+    assert_eq!(home.says("service ls --names").well(), "upper\n");
 
-    let output = world.run(&["service", "call", "upper", "a word"]);
-    assert_eq!(text(&output.stdout), "A WORD", "{output:?}");
+    let call = |word: &str| home.run(&["service", "call", "upper", word]);
+    assert_eq!(call("a word").well(), "A WORD");
     let long = "long ".repeat(100);
-    assert_eq!(
-        text(&world.run(&["service", "call", "upper", &long]).stdout),
-        "LONG ".repeat(100)
-    );
-    let output = world.run(&["service", "call", "upper", "fail"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("the service failed: no such word"),
-        "{output:?}"
-    );
-    let output = world.run(&["service", "call", "lower", "x", "--timeout", "20ms"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("no domain serves `lower`"),
-        "{output:?}"
-    );
-    assert_eq!(
-        text(&world.run(&["service", "call", "upper", "end"]).stdout),
-        "ended"
-    );
+    assert_eq!(call(&long).well(), "LONG ".repeat(100));
+    call("fail").ends(2, &["the service failed: no such word"]);
+    let lower = home.says("service call lower x --timeout 20ms");
+    lower.ends(1, &["no domain serves `lower`"]);
+    assert_eq!(call("end").well(), "ended");
     worker.join().expect("the worker");
 }
 
 #[test]
 fn all_processes_that_share_a_service_are_listed() {
-    let world = World::new("");
+    let home = Home::new("");
     let shared = ["one", "two"].map(|name| {
-        let domain = world.domain(name);
+        let domain = joined(name, &home.socket());
         let options = ServiceOptions::new().shared();
         let service = domain.serve_with("upper", options).expect("a service");
         (domain, service)
     });
-    let listed = world.json(&["service", "ls", "--json"]);
+    let listed = home.says("service ls --json").json();
     let services = listed["services"].as_array().expect("services");
     let one = services.first().expect("a service");
     assert_eq!(
@@ -461,10 +309,10 @@ fn all_processes_that_share_a_service_are_listed() {
 #[test]
 fn bash_completes_the_names_of_topics_and_services() {
     if Command::new("bash").arg("--version").output().is_err() {
-        return tranship_testkit::skipped("no bash here");
+        return skipped("no bash here");
     }
-    let world = World::new("");
-    let domain = world.domain("names");
+    let home = Home::new("");
+    let domain = joined("names", &home.socket());
     let _publishers = ["cam 1", "cam2", "lidar"].map(|name| domain.publish(name).expect("a topic"));
     let _service = domain.serve("resize").expect("a service");
     let program = Path::new(env!("CARGO_BIN_EXE_tranship"));
@@ -481,8 +329,8 @@ fn bash_completes_the_names_of_topics_and_services() {
         );
         let mut bash = Command::new("bash");
         bash.args(["-c", &script])
-            .env("TRANSHIP_SOCKET", world.socket());
-        text(&bash.output().expect("bash").stdout)
+            .env("TRANSHIP_SOCKET", home.socket());
+        Said::of(&mut bash).out
     };
     assert_eq!(complete(&["topic", "echo", "c"]), "cam\\ 1\ncam2\n");
     assert_eq!(complete(&["service", "call", ""]), "resize\n");
@@ -491,18 +339,14 @@ fn bash_completes_the_names_of_topics_and_services() {
 
 #[test]
 fn what_waits_in_a_queue_is_shown_and_thrown_away() {
-    let world = World::new("");
-    let domain = world.domain("jobs");
+    let home = Home::new("");
+    let domain = joined("jobs", &home.socket());
     let mut producer = domain.produce("jobs").expect("a producer");
     for number in 0..3 {
         producer.send((b"a job", number)).expect("sent");
     }
-    let output = world.run(&["queue", "peek", "nothing"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(
-        text(&output.stderr).contains("no domain produces for queue `nothing`"),
-        "{output:?}"
-    );
+    let peek = home.says("queue peek nothing");
+    peek.ends(2, &["no domain produces for queue `nothing`"]);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -511,7 +355,7 @@ fn what_waits_in_a_queue_is_shown_and_thrown_away() {
                 thread::yield_now();
             }
         });
-        let listed = text(&world.run(&["queue", "ls"]).stdout);
+        let listed = home.says("queue ls").well();
         assert!(
             listed
                 .lines()
@@ -519,22 +363,15 @@ fn what_waits_in_a_queue_is_shown_and_thrown_away() {
                 .is_some_and(|line| line.starts_with("jobs ")),
             "{listed}"
         );
-        assert_eq!(
-            text(&world.run(&["queue", "ls", "--names"]).stdout),
-            "jobs\n"
-        );
-        let said = text(
-            &world
-                .run(&["queue", "peek", "jobs", "--count", "3", "--wait", "60s"])
-                .stdout,
-        );
+        assert_eq!(home.says("queue ls --names").well(), "jobs\n");
+        let said = home.says("queue peek jobs --count 3 --wait 60s").well();
         let expected: Vec<String> = (0..3)
             .map(|n| format!("word {n}, 5 bytes: \"a job\""))
             .collect();
         assert_eq!(said.lines().collect::<Vec<_>>(), expected);
-        let one = world.json(&[
-            "queue", "peek", "jobs", "--count", "1", "--wait", "60s", "--json",
-        ]);
+        let one = home
+            .says("queue peek jobs --count 1 --wait 60s --json")
+            .json();
         assert_eq!(
             (&one["length"], &one["redelivered"]),
             (&5.into(), &true.into()),
@@ -542,11 +379,7 @@ fn what_waits_in_a_queue_is_shown_and_thrown_away() {
         );
         let mut gone = 0;
         while gone < 3 {
-            let said = text(
-                &world
-                    .run(&["queue", "purge", "jobs", "--wait", "100ms"])
-                    .stdout,
-            );
+            let said = home.says("queue purge jobs --wait 100ms").out;
             let count = said
                 .split(' ')
                 .next()

@@ -1,36 +1,29 @@
 //! `tranship trace`: a buffer's life as a time line, and as JSON; switched on and off while programs run.
 
+use super::kit::{embedded, joined, place};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use tranship::{Domain, PoolOptions, Receiver, Sender};
-use tranship_testkit::Watchdog;
+use std::process::Command;
+use tranship::{PoolOptions, Receiver, Sender};
+use tranship_testkit::{Running, Said, Watchdog, tranship};
 
-fn trace(socket: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tranship"))
-        .arg("trace")
-        .args(arguments)
-        .arg("--socket")
-        .arg(socket)
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG")
-        .output()
-        .expect("running the program")
+fn command(socket: &Path, arguments: &[&str]) -> Command {
+    let mut command = tranship(&["trace"]);
+    command.args(arguments).arg("--socket").arg(socket);
+    command
 }
 
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
+fn trace(socket: &Path, arguments: &[&str]) -> Said {
+    Said::of(&mut command(socket, arguments))
 }
 
 #[test]
 fn a_buffers_life_is_shown() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("m.sock");
-    let camera = Domain::builder().name("camera").socket(&socket);
-    let camera = camera.helper_thread(true).embedded().expect("embedded");
-    let display = Domain::builder().name("display").socket(&socket);
-    let display = display.helper_thread(true).connect().expect("connect");
+    let (_dir, socket) = place();
+    let trace = |arguments: &[&str]| trace(&socket, arguments);
+    let camera = embedded("camera", &socket, "");
+    let display = joined("display", &socket);
     let pool = camera.create_pool(PoolOptions::new(1 << 20).name("frames"));
     let pool = pool.expect("pool");
     let listener = display.listen::<Receiver>("video").expect("listen");
@@ -56,19 +49,19 @@ fn a_buffers_life_is_shown() {
     };
     pass();
 
-    let none = trace(&socket, &["frames"]);
-    assert_eq!(none.status.code(), Some(1), "{none:?}");
-    assert!(text(&none).contains("tranship trace --on POOL"), "{none:?}");
-    let on = text(&trace(&socket, &["--on", "frames"]));
+    let none = trace(&["frames"]);
+    none.ends(1, &[]);
+    assert!(none.out.contains("tranship trace --on POOL"), "{none:?}");
+    let on = trace(&["--on", "frames"]).well();
     assert_eq!(on, format!("pool frames#{} is traced\n", pool.id().0));
     // Until both processes have heard of the tracing.
     let (id, word) = loop {
         let (id, word) = pass();
-        let output = trace(&socket, &[&id, "--json"]);
-        if !output.status.success() {
+        let said = trace(&[&id, "--json"]);
+        if said.code != Some(0) {
             continue;
         }
-        let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let all = said.json();
         assert_eq!(all["buffers"][0]["buffer"], id.as_str());
         let events = all["buffers"][0]["events"].as_array().expect("events");
         if events.len() == 4 {
@@ -77,7 +70,7 @@ fn a_buffers_life_is_shown() {
             break (id, word.to_string());
         }
     };
-    let life = text(&trace(&socket, &[&id]));
+    let life = trace(&[&id]).well();
     let order = [
         "camera#",
         "allocated",
@@ -90,24 +83,22 @@ fn a_buffers_life_is_shown() {
         let at = rest.find(part).unwrap_or_else(|| panic!("{part}: {life}"));
         rest = &rest[at + part.len()..];
     }
-    let of_one = text(&trace(&socket, &["display"]));
+    let of_one = trace(&["display"]).well();
     assert!(
         !of_one.contains("allocated") && of_one.contains("received"),
         "{of_one}"
     );
-    let path = text(&trace(&socket, &["--word", &word]));
+    let path = trace(&["--word", &word]).well();
     let (sent, received) = (
         path.find("sent to display#"),
         path.find("received from camera#"),
     );
     assert!(sent.is_some() && sent < received, "{path}");
     assert!(!path.contains("allocated"), "{path}");
-    let path: Value =
-        serde_json::from_slice(&trace(&socket, &["--word", &word, "--json"]).stdout).expect("JSON");
+    let path = trace(&["--word", &word, "--json"]).json();
     assert_eq!(path["events"][0]["word"].to_string(), word, "{path}");
-    let none = trace(&socket, &["--word", "7"]);
-    assert_eq!(none.status.code(), Some(1), "{none:?}");
-    let off = text(&trace(&socket, &["--off", "frames"]));
+    trace(&["--word", "7"]).ends(1, &[]);
+    let off = trace(&["--off", "frames"]).well();
     assert!(off.ends_with("is not traced\n"), "{off}");
 
     for (arguments, why) in [
@@ -116,39 +107,27 @@ fn a_buffers_life_is_shown() {
         (&["--on"], "required"),
         (&["--on", "--off", "frames"], "cannot be used with"),
     ] {
-        let output = trace(&socket, arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(why), "{said}");
+        trace(arguments).ends(2, &[why]);
     }
 }
 
 #[test]
 fn who_follows_sees_what_happens_meanwhile() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("m.sock");
-    let builder = Domain::builder().name("app").socket(&socket);
-    let domain = builder.helper_thread(true).embedded().expect("embedded");
+    let (dir, socket) = place();
+    let domain = embedded("app", &socket, "");
     let pool = domain.create_pool(PoolOptions::new(1 << 20).name("frames"));
     let pool = pool.expect("pool");
     let file = dir.path().join("events");
     // On a slow machine the time may be over before the pool's domain has heard of it: then another one follows.
     let first = loop {
-        let mut follows = Command::new(env!("CARGO_BIN_EXE_tranship"));
-        follows.args(["trace", "--follow", "frames", "--for", "500ms"]);
-        follows.arg("--json").arg("--socket").arg(&socket);
         let written = std::fs::File::create(&file).expect("a file");
-        let child = follows.stdin(Stdio::null()).stdout(written).spawn();
-        let mut child = child.expect("running");
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("its state") {
-                break status;
-            }
+        let mut follows = command(&socket, &["--follow", "frames", "--for", "500ms", "--json"]);
+        let mut follows = Running::start(follows.stdout(written));
+        while follows.0.try_wait().expect("its state").is_none() {
             drop(pool.alloc(100).expect("room"));
             std::thread::yield_now();
-        };
-        assert!(status.success(), "{status}");
+        }
         let text_of = std::fs::read_to_string(&file).expect("its output");
         if let Some(first) = text_of.lines().next() {
             break serde_json::from_str::<Value>(first).expect("JSON");
@@ -160,6 +139,6 @@ fn who_follows_sees_what_happens_meanwhile() {
         "{first}"
     );
     // The follower has left, and nothing is traced any more.
-    let off = text(&trace(&socket, &["--off", "frames"]));
+    let off = trace(&socket, &["--off", "frames"]).well();
     assert!(off.ends_with("is not traced\n"), "{off}");
 }

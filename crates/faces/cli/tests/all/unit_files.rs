@@ -1,15 +1,15 @@
 //! The files for systemd in `dist/`, as systemd reads them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tranship_testkit::skipped;
+use std::process::Command;
+use tranship_testkit::{Said, folder, skipped};
 
 /// Worst value that `systemd-analyze security` may report, in tenths; 20 is near the end of its "OK".
 const EXPOSURE: &str = "--threshold=20";
 
 /// All files in a folder of their own; the services start the program that was built here.
 fn installed() -> (tempfile::TempDir, [PathBuf; 4]) {
-    let dir = tranship_testkit::folder().expect("a folder");
+    let dir = folder().expect("a folder");
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../dist");
     let program = env!("CARGO_BIN_EXE_tranship");
     let files = [
@@ -28,10 +28,10 @@ fn installed() -> (tempfile::TempDir, [PathBuf; 4]) {
 }
 
 /// Runs the analysis. Nothing, after reporting so, where systemd's tools are not.
-fn analyze(arguments: &[&str], files: &[PathBuf]) -> Option<Output> {
+fn analyze(arguments: &[&str], files: &[PathBuf]) -> Option<Said> {
     let mut command = Command::new("systemd-analyze");
     match command.args(arguments).args(files).output() {
-        Ok(output) => Some(output),
+        Ok(output) => Some(output.into()),
         Err(error) => {
             skipped(format!("systemd-analyze: {error}"));
             None
@@ -46,12 +46,9 @@ fn systemd_understands_every_line() {
         return;
     };
     // Keys that it does not know, and values, are warnings.
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let about_ours: Vec<_> = said.lines().filter(|l| l.contains("tranship")).collect();
-    assert!(
-        output.status.success() && about_ours.is_empty(),
-        "{output:?}"
-    );
+    output.ends(0, &[]);
+    let about_ours = output.err.lines().filter(|l| l.contains("tranship"));
+    assert_eq!(about_ours.count(), 0, "{output:?}");
 }
 
 #[test]
@@ -62,11 +59,7 @@ fn the_services_can_do_little() {
         let Some(output) = analyze(&arguments, &[service]) else {
             return;
         };
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stdout)
-        );
+        output.ends(0, &[]);
     }
 }
 

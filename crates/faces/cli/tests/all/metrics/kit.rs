@@ -6,16 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use tranship_testkit::Running;
-
-pub fn tranship() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
-    command
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG")
-        .env_remove("TRANSHIP_SOCKET");
-    command
-}
+use tranship_testkit::{Running, tranship};
 
 /// A manager with a folder of its own.
 pub struct Manager {
@@ -25,7 +16,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Serves when this returns.
+    /// Starts one that serves.
     pub fn start(arguments: &[&str]) -> Manager {
         let dir = tranship_testkit::folder().expect("a folder");
         let socket = dir.path().join("m.sock");
@@ -44,27 +35,18 @@ impl Manager {
 
 /// The log says when it serves.
 pub fn start_at(socket: &Path, arguments: &[&str]) -> Running {
-    let mut command = tranship();
-    command
-        .args(["-v", "manager", "--socket"])
-        .arg(socket)
-        .args(arguments);
-    let (running, _) = start(command, "the manager serves");
-    running
-}
-
-/// The line of its log that has these words in it, once it is there.
-pub fn start(mut command: Command, words: &str) -> (Running, String) {
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("starting");
-    let log = child.stderr.take().expect("a pipe");
-    (Running(child), said(log, words))
+    let mut command = tranship(&["-v", "manager", "--socket"]);
+    command.arg(socket).args(arguments);
+    let mut child = Running::start(command.stderr(Stdio::piped()));
+    said(child.0.stderr.take().expect("a pipe"), "the manager serves");
+    child
 }
 
 /// Starts a command and waits for words on its standard output.
 pub fn start_saying(mut command: Command, words: &str) -> (Running, String) {
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("starting");
-    let out = child.stdout.take().expect("a pipe");
-    (Running(child), said(out, words))
+    let mut child = Running::start(command.stdout(Stdio::piped()));
+    let out = child.0.stdout.take().expect("a pipe");
+    (child, said(out, words))
 }
 
 fn said(from: impl Read + Send + 'static, words: &str) -> String {

@@ -1,15 +1,15 @@
 //! The page in a real browser: it draws, it shows names as text, it asks nobody else for anything.
 
 use super::browser::open;
-use super::kit::Manager;
+use super::kit::{Manager, start_saying};
+use crate::kit::{MIB, pool};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tranship::{Domain, Pool, PoolOptions, Receiver, Sender};
-use tranship_testkit::{Port, Watchdog};
+use tranship::{Domain, Pool, Receiver, Sender};
+use tranship_testkit::{Port, Watchdog, has, tranship};
 
-const MIB: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
 /// Shown as it is, or it would be a picture of its own.
 const SCRIPT: &str = "<img src=x onerror=document.title=1>";
@@ -87,12 +87,7 @@ fn is_blank(picture: &Path) -> bool {
     bytes.len() < 20_000
 }
 
-fn pool(domain: &Domain, name: &str, most: u64) -> Pool {
-    let options = PoolOptions::new(most).chunk_bytes(64 * KIB).name(name);
-    domain.create_pool(options).expect("a pool")
-}
-
-fn has(list: &Value, name: &str) -> bool {
+fn lists(list: &Value, name: &str) -> bool {
     list.as_array().expect("a list").iter().any(|n| n == name)
 }
 
@@ -117,9 +112,9 @@ fn it_lives_while_programs_work() {
     std::fs::write(&file, "total = \"6MiB\"\npolicy = \"throughput\"\n").expect("writing");
     let page = page(&["--config", file.to_str().expect("a path")]);
     let (camera, viewer) = (page.domain("camera"), page.domain("viewer"));
-    let frames = pool(&camera, "frames", 4 * MIB);
-    let thumbs = pool(&viewer, "thumbnails", 4 * MIB);
-    let sent = pool(&camera, "sent", MIB);
+    let frames = pool(&camera, "frames", 4 * MIB, 64 * KIB);
+    let thumbs = pool(&viewer, "thumbnails", 4 * MIB, 64 * KIB);
+    let sent = pool(&camera, "sent", MIB, 64 * KIB);
     let listener = camera.listen::<Sender>("video").expect("a name");
     let (mut sender, mut receiver) = std::thread::scope(|s| {
         let sender = s.spawn(|| listener.accept().expect("a receiver"));
@@ -157,9 +152,9 @@ fn it_lives_while_programs_work() {
         over.store(true, Ordering::Relaxed);
         for looked in looked.expect("it was looked at").into_iter().flatten() {
             for name in ["frames", "thumbnails", "sent"] {
-                assert!(has(&looked["pools"], name), "{looked}");
+                assert!(lists(&looked["pools"], name), "{looked}");
             }
-            assert!(has(&looked["channels"], "video"), "{looked}");
+            assert!(lists(&looked["channels"], "video"), "{looked}");
             // Several channels may have one name: the number and the two domains tell them apart.
             let legend = looked["legend"][0].as_str().expect("a channel");
             assert!(
@@ -199,14 +194,14 @@ fn it_works_with_no_pool_and_with_five_hundred() {
         }
     };
     let pools: Vec<_> = (0..500)
-        .map(|n| pool(&domains[n % 4], &name(n), MIB))
+        .map(|n| pool(&domains[n % 4], &name(n), MIB, 64 * KIB))
         .collect();
     let until = "document.querySelectorAll('#pools tbody tr').length == 500";
     let many = page
         .look(until, "page-500.png", false, [800, 900])
         .expect("there was a browser");
     for n in [0, 250, 499] {
-        assert!(has(&many["pools"], &name(n)), "{n}");
+        assert!(lists(&many["pools"], &name(n)), "{n}");
     }
     drop(pools);
 }
@@ -216,11 +211,9 @@ fn it_says_when_the_manager_is_gone() {
     let _dog = Watchdog::new();
     let page = page(&[]);
     let dir = page.manager.dir.path();
-    let mut command = super::kit::tranship();
-    command
-        .args(["metrics", "--web", "0", "--socket"])
-        .arg(dir.join("nobody.sock"));
-    let (_server, line) = super::kit::start_saying(command, "page at http://");
+    let mut command = tranship(&["metrics", "--web", "0", "--socket"]);
+    command.arg(dir.join("nobody.sock"));
+    let (_server, line) = start_saying(command, "page at http://");
     let url = line
         .split("http://")
         .nth(1)
@@ -235,8 +228,5 @@ fn it_says_when_the_manager_is_gone() {
         return;
     };
     let text = said["asked"].as_str().expect("text");
-    assert!(
-        text.contains("does not answer") && text.contains("nobody.sock"),
-        "{text}"
-    );
+    has(text, &["does not answer", "nobody.sock"]);
 }

@@ -1,22 +1,25 @@
 //! Servers of the figures, and their ends.
 
-use super::kit::{Manager, get_tcp, get_unix, start_at, start_saying, tranship};
+use super::kit::{Manager, get_tcp, get_unix, start_at, start_saying};
+use crate::kit::{MIB, joined, place, pool};
 use std::os::unix::fs::PermissionsExt;
-use tranship::{Domain, Pool, PoolOptions};
-use tranship_testkit::{Port, Running, Watchdog};
-
-const MIB: u64 = 1 << 20;
+use std::path::Path;
+use tranship::{Domain, Pool};
+use tranship_testkit::{Port, Running, Said, Watchdog, tranship};
 
 fn camera(manager: &Manager) -> (Domain, Pool) {
-    let builder = Domain::builder().name("camera").socket(&manager.socket);
-    let domain = builder.connect().expect("joining");
-    let options = PoolOptions::new(8 * MIB).chunk_bytes(MIB).name("frames");
-    let pool = domain.create_pool(options).expect("a pool");
+    let domain = joined("camera", &manager.socket);
+    let pool = pool(&domain, "frames", 8 * MIB, MIB);
     (domain, pool)
 }
 
 fn has(text: &str, line: &str) {
     assert!(text.lines().any(|l| l == line), "{line}:\n{text}");
+}
+
+fn mode_of(path: &Path) -> u32 {
+    let about = std::fs::metadata(path).expect("it");
+    about.permissions().mode() & 0o777
 }
 
 #[test]
@@ -26,13 +29,8 @@ fn the_text_is_printed_once() {
     let (_domain, pool) = camera(&manager);
     let _held = pool.alloc(100).expect("memory");
     let print = |format: &str| {
-        let mut command = tranship();
-        command
-            .args(["metrics", "--format", format, "--socket"])
-            .arg(&manager.socket);
-        let output = command.output().expect("running");
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).expect("text")
+        let mut command = tranship(&["metrics", "--format", format, "--socket"]);
+        Said::of(command.arg(&manager.socket)).well()
     };
     let open = print("openmetrics");
     has(&open, "tranship_up 1");
@@ -46,14 +44,9 @@ fn the_text_is_printed_once() {
         &print("prometheus"),
         "# TYPE tranship_pool_allocations_total counter",
     );
-    let nobody = tranship()
-        .args(["metrics", "--socket", "/nowhere/m.sock"])
-        .output()
-        .expect("running");
-    assert!(
-        nobody.status.code() == Some(3) && nobody.stdout.is_empty(),
-        "{nobody:?}"
-    );
+    let nobody = Said::of(&mut tranship(&["metrics", "--socket", "/nowhere/m.sock"]));
+    nobody.ends(3, &[]);
+    assert_eq!(nobody.out, "");
 }
 
 #[test]
@@ -71,14 +64,9 @@ fn a_manager_has_figures_beside_it_for_as_long_as_it_lives() {
     has(&get_tcp(web, "/metrics"), line);
     assert!(get_tcp(web, "/").contains("<!doctype html>"));
     assert!(get_tcp(web, "/data.json").contains("\"frames\""));
-    let mode = std::fs::metadata(manager.figures())
-        .expect("it")
-        .permissions()
-        .mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode_of(&manager.figures()), 0o600);
     // Killed: the other process sees it, and its leftovers are no obstacle.
-    manager.process.0.kill().expect("killing");
-    manager.process.0.wait().expect("its end");
+    manager.process.kill();
     manager.process = start_again(&manager, &flags);
     has(&get_unix(&manager.figures(), "/metrics"), "tranship_up 1");
 }
@@ -88,9 +76,9 @@ fn a_manager_that_ends_in_order_leaves_nothing() {
     let _dog = Watchdog::new();
     let mut manager = Manager::start(&["--metrics"]);
     assert!(manager.figures().exists());
-    let pid = rustix::process::Pid::from_child(&manager.process.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
-    assert!(manager.process.0.wait().expect("its end").success());
+    manager.process.signal(libc::SIGTERM);
+    let status = manager.process.0.wait();
+    assert!(status.expect("its end").success());
     assert!(!manager.figures().exists());
 }
 
@@ -108,8 +96,8 @@ fn a_process_of_its_own_outlives_managers() {
     let _dog = Watchdog::new();
     let mut manager = Manager::start(&[]);
     let path = manager.dir.path().join("figures");
-    let mut command = tranship();
-    command.args(["metrics", "--tcp", "0", "--unix"]).arg(&path);
+    let mut command = tranship(&["metrics", "--tcp", "0", "--unix"]);
+    command.arg(&path);
     command.arg("--socket").arg(&manager.socket);
     let (_server, line) = start_saying(command, "figures at http://127.0.0.1:");
     assert!(line.trim_end().ends_with("/metrics"), "{line}");
@@ -120,8 +108,7 @@ fn a_process_of_its_own_outlives_managers() {
         }
     };
     up("tranship_up 1");
-    manager.process.0.kill().expect("killing");
-    manager.process.0.wait().expect("its end");
+    manager.process.kill();
     up("tranship_up 0");
     manager.process = start_at(&manager.socket, &[]);
     up("tranship_up 1");
@@ -132,8 +119,8 @@ fn where_a_unix_socket_is_served_is_said_too() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().expect("a folder");
     let [path, manager] = ["figures", "no manager"].map(|name| dir.path().join(name));
-    let mut command = tranship();
-    command.args(["metrics", "--unix"]).arg(&path);
+    let mut command = tranship(&["metrics", "--unix"]);
+    command.arg(&path);
     command.arg("--socket").arg(&manager);
     let (_server, line) = start_saying(command, "figures at ");
     assert_eq!(line, format!("figures at unix:{}\n", path.display()));
@@ -149,35 +136,21 @@ fn a_configuration_says_the_same_and_other_sites_are_kept_out() {
     std::fs::write(&file, text).expect("writing");
     let manager = Manager::start(&["--config", file.to_str().expect("a path")]);
     has(&get_unix(&manager.figures(), "/metrics"), "tranship_up 1");
-    let mode = std::fs::metadata(manager.figures())
-        .expect("it")
-        .permissions()
-        .mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode_of(&manager.figures()), 0o600);
 }
 
 #[test]
 fn where_others_could_listen_in_it_has_to_be_said() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("m.sock");
+    let (_dir, socket) = place();
     for (wrong, why) in [
         (["--web", "0.0.0.0:0"], "--anywhere"),
         (["--metrics-tcp", "[::]:0"], "--anywhere"),
         (["--web", "nonsense"], "not an address"),
     ] {
-        let output = tranship()
-            .arg("manager")
-            .args(wrong)
-            .arg("--socket")
-            .arg(&socket)
-            .output();
-        let output = output.expect("running");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.code() == Some(2) && said.contains(why),
-            "{said}"
-        );
+        let mut command = tranship(&["manager"]);
+        command.args(wrong).arg("--socket").arg(&socket);
+        Said::of(&mut command).ends(2, &[why]);
         assert!(!socket.exists());
     }
 }
@@ -186,8 +159,7 @@ fn where_others_could_listen_in_it_has_to_be_said() {
 fn a_manager_says_where_its_page_is() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().expect("a folder");
-    let mut command = tranship();
-    command.args(["manager", "--web", "0", "--metrics-tcp", "0", "--socket"]);
+    let mut command = tranship(&["manager", "--web", "0", "--metrics-tcp", "0", "--socket"]);
     command.arg(dir.path().join("m.sock"));
     let (_manager, line) = start_saying(command, "page at http://127.0.0.1:");
     assert!(!line.contains(":0/"), "{line}");

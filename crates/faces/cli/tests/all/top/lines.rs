@@ -1,16 +1,13 @@
 use super::stage::{Stage, top_at};
 use serde_json::Value;
-use std::process::{Output, Stdio};
-use tranship_testkit::{Exit, Watchdog};
+use tranship_testkit::{Exit, Said, Watchdog, folder, has};
 
-fn run(stage: &Stage, more: &[&str]) -> Output {
-    let output = stage.top(more).stdin(Stdio::null()).output();
-    output.expect("running the program")
+fn run(stage: &Stage, more: &[&str]) -> Said {
+    Said::of(&mut stage.top(more))
 }
 
-fn lines(output: &Output) -> Vec<Value> {
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout.clone()).expect("text");
+fn lines(said: Said) -> Vec<Value> {
+    let text = said.well();
     let values = text.lines().map(|l| serde_json::from_str(l).expect("JSON"));
     values.collect()
 }
@@ -27,7 +24,7 @@ fn it_says_what_there_is_and_what_moves() {
     let stage = Stage::new();
     let arguments = ["--json", "--count", "2", "--every", "300ms"];
     let said = loop {
-        let said = lines(&run(&stage, &arguments));
+        let said = lines(run(&stage, &arguments));
         // The manager may have had no time.
         if said.iter().all(|look| look["silent_ns"] == 0) {
             break said;
@@ -62,12 +59,8 @@ fn it_says_what_there_is_and_what_moves() {
             .is_some_and(|l| l.starts_with("viewer#"))
     );
 
-    let text = run(&stage, &["--once", "--show", "holders"]);
-    let text = String::from_utf8(text.stdout).expect("text");
-    assert!(
-        text.contains("viewer#") && text.contains("frames#"),
-        "{text}"
-    );
+    let text = run(&stage, &["--once", "--show", "holders"]).well();
+    has(&text, &["viewer#", "frames#"]);
     assert!(!text.contains("channels\n"), "{text}");
 }
 
@@ -86,8 +79,8 @@ fn who_waits_is_shown_with_whom_it_waits_for() {
         s.spawn(|| drop(pool.alloc(64 << 10).expect("alloc")));
         s.spawn(|| (0..20).for_each(|_| sender.send(b"x").map(drop).expect("send")));
         let all = loop {
-            let output = top_at(&socket, &["--json", "--count", "1"]).output();
-            let all = lines(&output.expect("running the program")).remove(0);
+            let mut top = top_at(&socket, &["--json", "--count", "1"]);
+            let all = lines(Said::of(&mut top)).remove(0);
             if all["blocked"].as_array().is_some_and(|b| b.len() == 2) {
                 break all;
             }
@@ -125,24 +118,20 @@ fn who_waits_is_shown_with_whom_it_waits_for() {
 fn a_manager_that_hangs_or_is_dead_is_said_to_be_and_what_was_is_shown() {
     let _dog = Watchdog::new();
     let stage = Stage::new();
-    lines(&run(&stage, &["--once", "--json"]));
-    stage.manager.signal(libc::SIGSTOP);
-    let hung = lines(&run(&stage, &["--once", "--json"])).remove(0);
+    lines(run(&stage, &["--once", "--json"]));
+    stage.home.manager.signal(libc::SIGSTOP);
+    let hung = lines(run(&stage, &["--once", "--json"])).remove(0);
     assert!(hung["silent_ns"].as_u64() > Some(1_000_000_000), "{hung}");
     assert_eq!(hung["manager_state"], "stopped");
     assert_eq!(named(&hung, "channels", "video")["depth"], 2);
-    let text = run(&stage, &["--batch", "--count", "1"]);
-    let text = String::from_utf8(text.stdout).expect("text");
-    assert!(
-        text.contains("has been silent for") && text.contains("is stopped"),
-        "{text}"
-    );
-    stage.manager.signal(libc::SIGCONT);
+    let text = run(&stage, &["--batch", "--count", "1"]).well();
+    has(&text, &["has been silent for", "is stopped"]);
+    stage.home.manager.signal(libc::SIGCONT);
     // The answer to a question from meanwhile may be older than this.
-    while lines(&run(&stage, &["--once", "--json"]))[0]["silent_ns"] != 0 {}
-    stage.manager.signal(libc::SIGKILL);
+    while lines(run(&stage, &["--once", "--json"]))[0]["silent_ns"] != 0 {}
+    stage.home.manager.signal(libc::SIGKILL);
     let dead = loop {
-        let dead = lines(&run(&stage, &["--once", "--json"])).remove(0);
+        let dead = lines(run(&stage, &["--once", "--json"])).remove(0);
         if dead["silent_ns"] != 0 {
             break dead;
         }
@@ -157,19 +146,10 @@ fn a_manager_that_hangs_or_is_dead_is_said_to_be_and_what_was_is_shown() {
 #[test]
 fn without_a_page_or_a_terminal_it_says_what_to_do() {
     let _dog = Watchdog::new();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let none = top_at(&dir.path().join("no.sock"), &["--once"]).output();
-    let none = none.expect("running the program");
-    assert_eq!(none.status.code(), Some(3));
-    let said = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert!(said.contains("no.sock.stat"), "{said}");
-    let screen = top_at(&dir.path().join("no.sock"), &[])
-        .stdin(Stdio::null())
-        .output();
-    let screen = screen.expect("running the program");
-    assert_eq!(screen.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&screen.stderr).into_owned();
-    assert!(said.contains("--batch"), "{said}");
+    let dir = folder().expect("a folder");
+    let socket = dir.path().join("no.sock");
+    Said::of(&mut top_at(&socket, &["--once"])).ends(3, &["no.sock.stat"]);
+    Said::of(&mut top_at(&socket, &[])).ends(2, &["--batch"]);
 }
 
 /// A page goes with a manager that ends in order, and nothing is left beside the socket.
@@ -177,9 +157,9 @@ fn without_a_page_or_a_terminal_it_says_what_to_do() {
 fn a_manager_that_ends_in_order_takes_its_page_along() {
     let _dog = Watchdog::new();
     let stage = Stage::new();
-    lines(&run(&stage, &["--once", "--json"]));
-    stage.manager.signal(libc::SIGTERM);
-    assert_eq!(stage.manager.wait(), Exit::Code(0));
+    lines(run(&stage, &["--once", "--json"]));
+    stage.home.manager.signal(libc::SIGTERM);
+    assert_eq!(stage.home.manager.wait(), Exit::Code(0));
     let left = std::fs::read_dir(stage.socket().parent().expect("a folder")).expect("it");
     let left: Vec<_> = left.flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, ["m.sock.ids"]);

@@ -1,39 +1,29 @@
 //! A manager, and two domains of which one sends more than the other takes.
 
+use crate::kit::{joined, pool};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tranship::{Buffer, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender};
-use tranship_testkit::{Peer, start_manager};
+use tranship::{Buffer, ChannelOptions, Domain, Pool, Receiver, Sender};
+use tranship_testkit::{Home, tranship};
 
-pub const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 const CHUNK: u64 = 64 << 10;
 
 pub struct Stage {
-    pub manager: Peer,
+    pub home: Home,
     _domains: [Domain; 2],
     pub pool: Pool,
     pub sender: Sender,
     pub receiver: Receiver,
     /// Buffer that the viewer has taken and not given back.
     _held: Option<Buffer>,
-    dir: tempfile::TempDir,
 }
 
 impl Stage {
     /// Three buffers were sent, and one of them was taken.
     pub fn new() -> Stage {
-        let dir = tranship_testkit::folder().expect("a folder");
-        let socket = dir.path().join("m.sock");
-        let manager = start_manager(&socket, "");
-        let join = |name: &str| {
-            let builder = Domain::builder().name(name).socket(&socket);
-            builder.helper_thread(true).connect().expect("connect")
-        };
-        let (camera, viewer) = (join("camera"), join("viewer"));
-        let options = PoolOptions::new(8 * CHUNK)
-            .chunk_bytes(CHUNK)
-            .name("frames");
-        let pool = camera.create_pool(options).expect("a pool");
+        let home = Home::new("");
+        let [camera, viewer] = ["camera", "viewer"].map(|name| joined(name, &home.socket()));
+        let pool = pool(&camera, "frames", 8 * CHUNK, CHUNK);
         let (mut sender, mut receiver) = std::thread::scope(|s| {
             let receiver = s.spawn(|| {
                 let options = ChannelOptions::new().lines(16);
@@ -55,18 +45,17 @@ impl Stage {
             taken.join().expect("the viewer")
         });
         Stage {
-            manager,
+            home,
             _domains: [camera, viewer],
             pool,
             sender,
             receiver,
             _held: held,
-            dir,
         }
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.dir.path().join("m.sock")
+        self.home.socket()
     }
 
     /// Returns the command `tranship top` with these arguments.
@@ -76,8 +65,7 @@ impl Stage {
 }
 
 pub fn top_at(socket: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new(TRANSHIP);
-    command.arg("top").args(more).arg("--socket").arg(socket);
-    command.env_remove("RUST_LOG");
+    let mut command = tranship(&["top"]);
+    command.args(more).arg("--socket").arg(socket);
     command
 }

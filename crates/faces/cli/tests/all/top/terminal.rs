@@ -1,16 +1,14 @@
 use super::stage::Stage;
+use crate::kit::terminal;
 use rustix::process::{ioctl_tiocsctty, setsid};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tranship_testkit::{Running, Watchdog};
+use tranship_testkit::{Running, Watchdog, has};
 
 /// Content of a terminal, and whether all of it was written.
 struct Shown {
@@ -43,17 +41,7 @@ impl Terminal {
     }
 
     fn with(stage: &Stage, more: &[&str], colours: bool) -> Terminal {
-        let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
-        let outside: OwnedFd = outside.expect("a terminal");
-        grantpt(&outside).expect("it");
-        unlockpt(&outside).expect("it");
-        let name = ptsname(&outside, Vec::new()).expect("its name");
-        let name = name.into_string().expect("text");
-        // Not this process's own terminal, whose end would be its own.
-        let mut inside = File::options();
-        inside.read(true).write(true).custom_flags(libc::O_NOCTTY);
-        let inside = inside.open(name);
-        let inside = inside.expect("its other side");
+        let (keys, inside) = terminal();
         tcsetwinsize(&inside, winsize(120, 30)).expect("a size");
         let end = || inside.try_clone().expect("another");
         let mut command = stage.top(more);
@@ -74,7 +62,6 @@ impl Terminal {
             over: false,
         };
         let shown = Arc::new((Mutex::new(shown), Condvar::new()));
-        let keys = File::from(outside);
         let mut from = keys.try_clone().expect("another");
         let also = Arc::clone(&shown);
         std::thread::spawn(move || {
@@ -161,10 +148,7 @@ fn keys_choose_what_is_seen() {
     terminal.has("frames");
     terminal.press("3");
     let channels = terminal.has("video");
-    assert!(
-        channels.contains("camera#") && channels.contains("depth"),
-        "{channels}"
-    );
+    has(&channels, &["camera#", "depth"]);
     terminal.press("\r");
     terminal.has("the sender waited 0 % of its time");
     terminal.press("\x1b");
@@ -195,16 +179,13 @@ fn a_manager_that_hangs_is_seen_and_goes_on_being_shown() {
     let stage = Stage::new();
     let mut terminal = Terminal::new(&stage, &["--show", "channels", "--every", "250ms"]);
     terminal.has("video");
-    stage.manager.signal(libc::SIGSTOP);
+    stage.home.manager.signal(libc::SIGSTOP);
     let hung = terminal.has("has been silent for");
-    assert!(
-        hung.contains("is stopped") && hung.contains("video"),
-        "{hung}"
-    );
+    has(&hung, &["is stopped", "video"]);
     // Keys work all the same.
     terminal.press("2");
     terminal.has("frames");
-    stage.manager.signal(libc::SIGCONT);
+    stage.home.manager.signal(libc::SIGCONT);
     terminal.until(|s| !s.contains("silent"));
     terminal.press("\x03");
     assert_eq!(terminal.ends().code(), Some(0));
