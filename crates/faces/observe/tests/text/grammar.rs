@@ -44,12 +44,8 @@ fn labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
 
 /// Checks every rule of the text that needs no other knowledge.
 fn check_open(text: &str) {
-    let lines: Vec<_> = text
-        .strip_suffix("# EOF\n")
-        .expect("an end")
-        .lines()
-        .collect();
-    let mut at = lines.iter().peekable();
+    let text = text.strip_suffix("# EOF\n").expect("an end");
+    let mut at = text.lines().peekable();
     let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
     while let Some(line) = at.next() {
         let (name, kind) = line
@@ -67,18 +63,12 @@ fn check_open(text: &str) {
             "info" => "_info",
             other => panic!("{other}"),
         };
-        if let Some(unit) = at
-            .peek()
-            .and_then(|l| l.strip_prefix(&format!("# UNIT {name} ")))
-        {
+        let (unit, help) = (format!("# UNIT {name} "), format!("# HELP {name} "));
+        if let Some(unit) = at.peek().and_then(|l| l.strip_prefix(&unit)) {
             assert!(name.ends_with(&format!("_{unit}")), "{name} in {unit}");
             at.next();
         }
-        assert!(
-            at.next()
-                .is_some_and(|l| l.starts_with(&format!("# HELP {name} "))),
-            "{name}"
-        );
+        assert!(at.next().is_some_and(|l| l.starts_with(&help)), "{name}");
         let mut some = false;
         while let Some(line) = at.next_if(|l| !l.starts_with("# TYPE ")) {
             some = true;
@@ -86,14 +76,8 @@ fn check_open(text: &str) {
                 .strip_prefix(&format!("{name}{suffix}"))
                 .unwrap_or_else(|| panic!("{line:?}"));
             let (labels, value) = labels(rest);
-            assert!(
-                labels.keys().map(String::as_str).eq({
-                    let mut wanted = family.labels.to_vec();
-                    wanted.sort_unstable();
-                    wanted
-                }),
-                "{line:?}"
-            );
+            let wanted = BTreeSet::from_iter(family.labels.iter().copied());
+            assert!(labels.keys().map(String::as_str).eq(wanted), "{line:?}");
             let value: f64 = value
                 .strip_prefix(' ')
                 .and_then(|v| v.parse().ok())
@@ -114,17 +98,11 @@ fn every_line_is_as_the_standard_says() {
     let whole = text(&whole(), Format::OpenMetrics);
     check_open(&whole);
     for family in FAMILIES.iter() {
-        assert!(
-            whole.contains(&format!("# TYPE {} ", family.name)),
-            "{} is never said",
-            family.name
-        );
+        let of_type = format!("# TYPE {} ", family.name);
+        assert!(whole.contains(&of_type), "{of_type}is never said");
     }
-    check_open(&render(
-        Err("nobody"),
-        &mut Tally::default(),
-        Format::OpenMetrics,
-    ));
+    let nobody = render(Err("nobody"), &mut Tally::default(), Format::OpenMetrics);
+    check_open(&nobody);
 }
 
 #[test]
@@ -218,12 +196,9 @@ fn the_parser_of_the_python_client_takes_both() {
             return;
         };
         for family in FAMILIES.iter() {
-            let sample = family.sample_name();
-            let lines: Vec<_> = said
-                .lines()
-                .filter(|l| l.ends_with(&format!(" {sample}")))
-                .collect();
-            assert!(!lines.is_empty(), "{which}: {sample}");
+            let end = format!(" {}", family.sample_name());
+            let lines: Vec<_> = said.lines().filter(|l| l.ends_with(&end)).collect();
+            assert!(!lines.is_empty(), "{which}:{end}");
             let kind = match (family.kind, format) {
                 (Kind::Counter, _) => "counter",
                 (Kind::Info, Format::OpenMetrics) => "info",
