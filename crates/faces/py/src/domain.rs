@@ -5,12 +5,12 @@ use crate::listener::{Either, Listener};
 use crate::number::{Number, perhaps};
 use crate::pending::{Connecting, End, Made, Pending};
 use crate::pool::Pool;
-use crate::queue::{self, Consumer, Producer};
+use crate::queue::{Consumer, Producer};
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
 use crate::service::{Client, Service};
 use crate::slot::{Slot, closes, shown, stays};
-use crate::topic::{self, Behind, Publisher, Subscriber};
+use crate::topic::{Behind, Publisher, Subscriber};
 use crate::wait::{By, awaited, by, limit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship::error::Awaited;
-use tranship::queue::ConsumerOptions;
+use tranship::queue::{ConsumerOptions, QueueOptions, WhenLost};
 use tranship::service::{ServiceOptions, Services as _};
-use tranship::topic::SubscriberOptions;
-use tranship::{ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
+use tranship::topic::{SubscriberOptions, TopicOptions, WhenBehind};
+use tranship::{ChannelOptions, DomainBuilder, Error, PoolId, PoolOptions, Trust, Wait};
 
 /// This process's membership with a manager. A forked child connects again.
 ///
@@ -76,22 +76,27 @@ impl Choices {
     }
 }
 
+fn joined(
+    choices: &Bound<'_, PyDict>,
+    join: fn(DomainBuilder) -> Result<tranship::Domain, Error>,
+) -> PyResult<Domain> {
+    let py = choices.py();
+    let builder = choices.extract::<Choices>()?.builder()?;
+    let domain = py.detach(|| join(builder)).or_raise(py)?;
+    tranship::net::add_to(&domain).or_raise(py)?;
+    Ok(Domain::told(domain, Told::default()))
+}
+
 /// Joins a manager; `tranship.connect` describes the choices.
 #[pyfunction]
-pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
-    let builder = choices.extract::<Choices>()?.builder()?;
-    let domain = py.detach(|| builder.connect()).or_raise(py)?;
-    tranship::net::add_to(&domain).or_raise(py)?;
-    Ok(Domain::new(domain))
+pub(crate) fn connect(choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
+    joined(choices, DomainBuilder::connect)
 }
 
 /// Runs a manager in this process.
 #[pyfunction]
-pub(crate) fn embedded(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
-    let builder = choices.extract::<Choices>()?.builder()?;
-    let domain = py.detach(|| builder.embedded()).or_raise(py)?;
-    tranship::net::add_to(&domain).or_raise(py)?;
-    Ok(Domain::new(domain))
+pub(crate) fn embedded(choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
+    joined(choices, DomainBuilder::embedded)
 }
 
 /// An end of a channel, as Python names it: `tranship.Sender` or `tranship.Receiver`.
@@ -150,6 +155,12 @@ fn options(
     })
 }
 
+/// The shape of the own pool of a topic, or of a producer.
+fn own_pool(name: &str, max_bytes: Number, slots: Number) -> PyResult<PoolOptions> {
+    let pool = PoolOptions::new(max_bytes.named("max_bytes")?);
+    Ok(pool.slots(slots.named("slots")?).name(name))
+}
+
 fn service_options(
     lines: Number,
     wait: Wait,
@@ -165,10 +176,6 @@ fn service_options(
 }
 
 impl Domain {
-    fn new(domain: tranship::Domain) -> Domain {
-        Domain::told(domain, Told::default())
-    }
-
     /// Returns the object of a domain whose receivers are known elsewhere.
     pub(crate) fn told(domain: tranship::Domain, told: Told) -> Domain {
         Domain {
@@ -363,20 +370,26 @@ impl Domain {
         slots: Number,
         shared: bool,
         pieces: Option<Number>,
-        message_type: Option<String>,
+        message_type: Option<&str>,
     ) -> PyResult<Publisher> {
-        let choices = topic::Choices {
-            depth,
-            history,
-            keep,
-            when_behind,
-            max_bytes,
-            slots,
-            shared,
-            pieces,
-            message_type,
-        };
-        Publisher::new(py, &*self.get(py)?, name, choices)
+        let pool = own_pool(name, max_bytes, slots)?;
+        let behind = when_behind.map(|behind| behind.parse()).transpose()?;
+        let mut options = TopicOptions::new()
+            .depth(depth.named("depth")?)
+            .history(history.named("history")?)
+            .keep(keep.named("keep")?)
+            .when_behind(behind.unwrap_or(WhenBehind::Overwrite))
+            .pool(pool);
+        if shared {
+            options = options.shared();
+        }
+        if let Some(most) = perhaps(pieces, "pieces")? {
+            options = options.pieces(most);
+        }
+        if let Some(text) = message_type {
+            options = options.message_type(text);
+        }
+        Publisher::new(py, &*self.get(py)?, name, options)
     }
 
     /// Subscribes to a topic, and returns at once: it joins in `recv` or `try_recv`, which wait for a publisher.
@@ -504,19 +517,25 @@ impl Domain {
         max_bytes: Number,
         slots: Number,
         pieces: Option<Number>,
-        message_type: Option<String>,
+        message_type: Option<&str>,
     ) -> PyResult<Producer> {
-        let choices = queue::Choices {
-            depth,
-            keep,
-            report_lost,
-            exclusive,
-            max_bytes,
-            slots,
-            pieces,
-            message_type,
-        };
-        Producer::new(py, &*self.get(py)?, name, choices)
+        let mut options = QueueOptions::new()
+            .depth(depth.named("depth")?)
+            .keep(keep.named("keep")?)
+            .pool(own_pool(name, max_bytes, slots)?);
+        if report_lost {
+            options = options.when_lost(WhenLost::Report);
+        }
+        if exclusive {
+            options = options.exclusive();
+        }
+        if let Some(most) = perhaps(pieces, "pieces")? {
+            options = options.pieces(most);
+        }
+        if let Some(text) = message_type {
+            options = options.message_type(text);
+        }
+        Producer::new(py, &*self.get(py)?, name, options)
     }
 
     /// Joins a queue as a consumer, and returns at once: it joins while it receives.

@@ -4,7 +4,7 @@ use crate::errors::closed;
 use crate::fork::{ForkEpoch, let_go};
 use crate::pending::{Ahead, Connecting, End, Pending, Waiters};
 use crate::receiver::Told;
-use crate::slot::closes;
+use crate::slot::{closes, iterates};
 use crate::wait::{By, limit, wait};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -194,16 +194,8 @@ impl Listener {
         });
     }
 
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.accept(py, None)
-    }
-
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
     }
 
     fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -215,6 +207,7 @@ impl Listener {
     }
 }
 
+iterates!(Listener);
 closes!(Listener);
 
 impl Drop for Listener {

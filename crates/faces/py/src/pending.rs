@@ -5,6 +5,7 @@ use crate::errors::{OrRaise as _, closed};
 use crate::fork::{ForkEpoch, let_go};
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
+use crate::slot::aio;
 use crate::wait::By;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -172,8 +173,7 @@ impl Pending {
             waiters,
             fork_epoch: ForkEpoch::now(),
         };
-        py.import("tranship._aio")?
-            .call_method1("awaited", (pending,))
+        aio(py, "awaited", (pending,))
     }
 
     fn poll(&self) -> Option<Result<Made, Error>> {

@@ -6,7 +6,7 @@ use crate::errors::{OrRaise as _, closed};
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::Number;
 use crate::sender::bytes_of;
-use crate::slot::closes;
+use crate::slot::{aio, closes, iterates};
 use crate::wait::{By, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
@@ -325,8 +325,7 @@ impl Receiver {
 
     /// Awaits the next message. One task at a time.
     fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("recv", (slf,))
+        aio(slf.py(), "recv", (slf,))
     }
 
     /// Receives an object that `send_object` sent. Unpickling runs code of the sender's choice: use it only with
@@ -354,18 +353,12 @@ impl Receiver {
 
     /// Receives like `recv_array`, and awaits it.
     fn recv_array_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("recv_array", (slf,))
+        aio(slf.py(), "recv_array", (slf,))
     }
 
     /// Receives like `recv_object`, and awaits it.
     fn recv_object_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("recv_object", (slf,))
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+        aio(slf.py(), "recv_object", (slf,))
     }
 
     /// Ends when the sender has closed its end. That it died is an error.
@@ -373,13 +366,8 @@ impl Receiver {
         self.receive(py, None).map_err(|error| end_or(py, error))
     }
 
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
     fn __anext__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("following", (slf.call_method0("recv_async")?,))
+        aio(slf.py(), "following", (slf.call_method0("recv_async")?,))
     }
 
     /// Messages that this end has skipped because newer messages were there and the sender uses "drop-oldest".
@@ -476,11 +464,8 @@ impl Receiver {
         word: Number,
         released: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1(
-            "send_back",
-            (slf, payload, word.named::<u64>("word")?, released),
-        )
+        let word: u64 = word.named("word")?;
+        aio(slf.py(), "send_back", (slf, payload, word, released))
     }
 
     /// Closes it. The end of a `with` does.
@@ -498,6 +483,7 @@ impl Receiver {
     }
 }
 
+iterates!(Receiver);
 closes!(Receiver);
 
 impl Drop for Receiver {

@@ -9,6 +9,7 @@ use crate::fork::{ForkEpoch, end_with};
 use crate::number::Number;
 use crate::pool::Pool;
 use crate::sending::{Inner, moved};
+use crate::slot::aio;
 use crate::wait::{By, Turn, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -160,10 +161,9 @@ impl Sender {
             *cargo = Some(failed.unsent.0);
             Err(failed.error)
         };
-        let taken = || busy("a send_async of this sender is under way: await it first");
         match self.with(py, |inner| once(inner, None))? {
             Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) => {}
-            other => return other.or_raise(py)?.ok_or_else(taken),
+            other => return other.or_raise(py)?.ok_or_else(under_way),
         }
         let sent = wait(py, timeout, self.waits.by, |turn| {
             if self.waits.are_over() {
@@ -174,7 +174,7 @@ impl Sender {
                 Some(done) => done.map(|done| Some(Ok(done))),
             }
         })?;
-        sent.map_err(|()| closed("sender"))?.ok_or_else(taken)
+        sent.map_err(|()| closed("sender"))?.ok_or_else(under_way)
     }
 }
 
@@ -203,6 +203,10 @@ impl OwnThread {
             );
         }
     }
+}
+
+fn under_way() -> PyErr {
+    busy("a send_async of this sender is under way: await it first")
 }
 
 /// Runs it, and then arms the doorbell for messages that come back.
@@ -330,16 +334,14 @@ impl Sender {
                 Some(got) => got.map(|buf| Some(Some(buf))),
             }
         })?;
-        let busy = || busy("a send_async of this sender is under way: await it first");
-        let buf = got.ok_or_else(|| closed("sender"))?.ok_or_else(busy)?;
+        let buf = got.ok_or_else(|| closed("sender"))?.ok_or_else(under_way)?;
         Ok(Buffer::own(buf))
     }
 
     /// Allocates like `alloc`, and awaits memory.
     #[pyo3(signature = (nbytes))]
     fn alloc_async<'py>(slf: Bound<'py, Self>, nbytes: Number) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
+        aio(slf.py(), "alloc", (slf, nbytes.named::<usize>("nbytes")?))
     }
 
     /// Sends a buffer, an array in a buffer, or a list of these, by reference: all are read-only from then on. Only the
@@ -393,9 +395,7 @@ impl Sender {
                 true => None,
                 false => Some(inner.driven.end().try_send_many(batch)),
             })?;
-            let tried = tried
-                .ok_or_else(|| busy("a send_async of this sender is under way: await it first"))?;
-            let failed = match tried {
+            let failed = match tried.ok_or_else(under_way)? {
                 Ok(_) => break,
                 Err(failed) => failed,
             };
@@ -440,8 +440,11 @@ impl Sender {
         word: Number,
         r#move: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("send", (slf, payload, word.named::<u64>("word")?, r#move))
+        aio(
+            slf.py(),
+            "send",
+            (slf, payload, word.named::<u64>("word")?, r#move),
+        )
     }
 
     /// Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not copied;
@@ -467,8 +470,7 @@ impl Sender {
         array: Bound<'py, PyAny>,
         pool: Bound<'py, Pool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("send_array", (slf, array, pool))
+        aio(slf.py(), "send_array", (slf, array, pool))
     }
 
     /// Sends like `send_object`, and awaits room and memory.
@@ -478,14 +480,12 @@ impl Sender {
         object: Bound<'py, PyAny>,
         pool: Bound<'py, Pool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("send_object", (slf, object, pool))
+        aio(slf.py(), "send_object", (slf, object, pool))
     }
 
     /// Awaits the moment when the receiver has taken all messages.
     fn wait_taken_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("taken", (slf,))
+        aio(slf.py(), "taken", (slf,))
     }
 
     /// Begins to send. True: it is done. Else `_doorbell` tells when to look again, by `_look`.

@@ -191,6 +191,24 @@ impl<E: Send + 'static, R: Send> Single<E, R> {
     }
 }
 
+/// Adds to a class, whose field `held` is a [`Single`], what the futures of its tasks need.
+macro_rules! awaits {
+    ($class:ident) => {
+        #[pyo3::pymethods]
+        impl $class {
+            fn _doorbell(&self, py: pyo3::Python<'_>) -> pyo3::PyResult<crate::driven::Kept> {
+                self.held.kept(py)
+            }
+
+            fn _rest(&self, py: pyo3::Python<'_>) {
+                self.held.rest(py);
+            }
+        }
+    };
+}
+
+pub(crate) use awaits;
+
 /// Returns another handle of what is sent, for a future that is begun anew. What Python publishes is shared.
 pub(crate) fn again(body: &Body) -> Result<Body, Error> {
     body.share().ok_or_else(|| ErrorKind::BufferState.into())

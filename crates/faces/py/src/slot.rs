@@ -2,6 +2,7 @@
 
 use crate::errors::closed;
 use crate::fork::{ForkEpoch, let_go};
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -81,6 +82,16 @@ impl<T: Send> Drop for Slot<T> {
     }
 }
 
+/// Calls a function of the package's code for asyncio.
+pub(crate) fn aio<'py>(
+    py: Python<'py>,
+    function: &str,
+    arguments: impl PyCallArgs<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let module = py.import("tranship._aio")?;
+    module.call_method1(function, arguments)
+}
+
 /// Adds `__reduce__` to classes whose objects cannot be pickled: it says the reason.
 macro_rules! stays {
     ($class:ident) => {
@@ -126,6 +137,22 @@ macro_rules! closes {
     )*};
 }
 
+/// Adds `__iter__` and `__aiter__` to a class with `__next__` and `__anext__`.
+macro_rules! iterates {
+    ($class:ident) => {
+        #[pyo3::pymethods]
+        impl $class {
+            fn __iter__(slf: pyo3::Bound<'_, Self>) -> pyo3::Bound<'_, Self> {
+                slf
+            }
+
+            fn __aiter__(slf: pyo3::Bound<'_, Self>) -> pyo3::Bound<'_, Self> {
+                slf
+            }
+        }
+    };
+}
+
 /// Adds `close`, `with` and the representation to a class whose content is in its field `held`, and whose name is in `name`.
 macro_rules! holds {
     ($class:ident, $of:literal, $closes:literal) => {
@@ -147,4 +174,4 @@ macro_rules! holds {
     };
 }
 
-pub(crate) use {closes, holds, shown, stays};
+pub(crate) use {closes, holds, iterates, shown, stays};

@@ -1,10 +1,9 @@
 //! `tranship.Consumer`.
 
 use super::Item;
-use crate::driven::Kept;
 use crate::errors::OrRaise as _;
-use crate::single::{Single, made};
-use crate::slot::holds;
+use crate::single::{Single, awaits, made};
+use crate::slot::{aio, holds, iterates};
 use crate::stat::put;
 use crate::wait::limit;
 use pyo3::prelude::*;
@@ -72,8 +71,7 @@ impl Consumer {
 
     /// Awaits the next item. One task at a time.
     fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("single", (slf, "consumer"))
+        aio(slf.py(), "single", (slf, "consumer"))
     }
 
     /// Looks at the item that a task awaits.
@@ -84,24 +82,8 @@ impl Consumer {
         Ok(item.transpose().or_raise(py)?.map(Item::new))
     }
 
-    fn _doorbell(&self, py: Python<'_>) -> PyResult<Kept> {
-        self.held.kept(py)
-    }
-
-    fn _rest(&self, py: Python<'_>) {
-        self.held.rest(py);
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
     fn __next__(&self, py: Python<'_>) -> PyResult<Item> {
         self.recv(py, None)
-    }
-
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
     }
 
     fn __anext__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -125,6 +107,8 @@ impl Consumer {
     }
 }
 
+awaits!(Consumer);
+iterates!(Consumer);
 holds!(
     Consumer,
     "queue",

@@ -6,4 +6,4 @@ mod producer;
 
 pub(crate) use consumer::Consumer;
 pub(crate) use item::Item;
-pub(crate) use producer::{Choices, Producer};
+pub(crate) use producer::Producer;

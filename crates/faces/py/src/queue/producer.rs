@@ -1,18 +1,18 @@
 //! `tranship.Producer`.
 
 use crate::buffer::{Buffer, Origin};
-use crate::driven::{Kept, Under};
+use crate::driven::Under;
 use crate::errors::OrRaise as _;
-use crate::number::{Number, perhaps};
+use crate::number::Number;
 use crate::sender::cargo_of;
-use crate::single::{Single, again, made};
-use crate::slot::holds;
+use crate::single::{Single, again, awaits, made};
+use crate::slot::{aio, holds};
 use crate::stat::put;
 use crate::wait::limit;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tranship::queue::{self, Cause, QueueOptions, Queues as _, WhenLost};
-use tranship::{Body, Error, PoolOptions};
+use tranship::queue::{self, Cause, QueueOptions, Queues as _};
+use tranship::{Body, Error};
 
 /// A writing end of a queue: each item goes to one consumer.
 ///
@@ -29,51 +29,13 @@ pub(crate) struct Producer {
     name: String,
 }
 
-/// The options of a producer, as Python gives them.
-pub(crate) struct Choices {
-    pub(crate) depth: Number,
-    pub(crate) keep: Number,
-    pub(crate) report_lost: bool,
-    pub(crate) exclusive: bool,
-    pub(crate) max_bytes: Number,
-    pub(crate) slots: Number,
-    pub(crate) pieces: Option<Number>,
-    pub(crate) message_type: Option<String>,
-}
-
-impl Choices {
-    fn options(self, name: &str) -> PyResult<QueueOptions> {
-        let pool = PoolOptions::new(self.max_bytes.named("max_bytes")?)
-            .slots(self.slots.named("slots")?)
-            .name(name);
-        let mut options = QueueOptions::new()
-            .depth(self.depth.named("depth")?)
-            .keep(self.keep.named("keep")?)
-            .pool(pool);
-        if self.report_lost {
-            options = options.when_lost(WhenLost::Report);
-        }
-        if self.exclusive {
-            options = options.exclusive();
-        }
-        if let Some(most) = perhaps(self.pieces, "pieces")? {
-            options = options.pieces(most);
-        }
-        Ok(match self.message_type {
-            Some(text) => options.message_type(&text),
-            None => options,
-        })
-    }
-}
-
 impl Producer {
     pub(crate) fn new(
         py: Python<'_>,
         domain: &tranship::Domain,
         name: &str,
-        choices: Choices,
+        options: QueueOptions,
     ) -> PyResult<Producer> {
-        let options = choices.options(name)?;
         let producer = made(py, || domain.produce_with(name, options))?;
         Ok(Producer::of(producer, name))
     }
@@ -118,8 +80,7 @@ impl Producer {
     /// Allocates like `alloc`, and awaits memory.
     #[pyo3(signature = (nbytes))]
     fn alloc_async<'py>(slf: Bound<'py, Self>, nbytes: Number) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
+        aio(slf.py(), "alloc", (slf, nbytes.named::<usize>("nbytes")?))
     }
 
     /// Puts a buffer of `alloc`, an array in such a buffer, or a list of these, into the queue by reference: all are
@@ -157,9 +118,11 @@ impl Producer {
         payload: Bound<'py, PyAny>,
         word: Number,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        let word: u64 = word.named("word")?;
-        aio.call_method1("single", (slf, "producer", payload, word))
+        aio(
+            slf.py(),
+            "single",
+            (slf, "producer", payload, word.named::<u64>("word")?),
+        )
     }
 
     /// Looks whether an item that a task sends is in the queue.
@@ -171,14 +134,6 @@ impl Producer {
     ) -> PyResult<Option<bool>> {
         let sent = self.held.look(py, sending(cargo_of(payload)?, word))?;
         Ok(sent.transpose().or_raise(py)?.map(|()| true))
-    }
-
-    fn _doorbell(&self, py: Python<'_>) -> PyResult<Kept> {
-        self.held.kept(py)
-    }
-
-    fn _rest(&self, py: Python<'_>) {
-        self.held.rest(py);
     }
 
     /// Takes new consumers in, and gives back the items that ended consumers had not acknowledged. The call does not
@@ -241,4 +196,5 @@ impl Producer {
     }
 }
 
+awaits!(Producer);
 holds!(Producer, "queue", "Closes it. The end of a `with` does.");

@@ -1,6 +1,6 @@
 //! `tranship.Client` and `tranship.Call`: the caller's side.
 
-use super::{Streams, buffer, recv_async, send_async, sole, without_result};
+use super::{Streams, buffer, sole, streams, without_result};
 use crate::buffer::Buffer;
 use crate::errors::{closed, raised};
 use crate::number::Number;
@@ -263,71 +263,23 @@ impl Call {
         Pending::awaited(py, Box::pin(answered), None)
     }
 
-    /// Sends an item of a call with streams, as `Sender.send` takes them. Waits until the service has taken enough of the earlier
-    /// ones. TimedOut after `timeout` seconds; a buffer that was to be moved is closed then.
-    #[pyo3(signature = (payload, *, timeout=None, r#move=false), text_signature = "($self, payload, *, timeout=None, move=False)")]
-    fn send(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-        r#move: bool,
-    ) -> PyResult<()> {
-        let (call, limit) = (self.held.get(py)?, limit(timeout)?);
-        let body = outgoing(payload, r#move)?;
-        let going = Box::pin(async move { call.send_async(body).await });
-        self.streams().send(py, limit, payload, going)
-    }
-
-    /// Sends like `send`, and awaits it.
-    #[pyo3(signature = (payload))]
-    fn send_async<'py>(
-        &self,
-        py: Python<'py>,
-        payload: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (call, body) = (self.held.get(py)?, cargo_of(payload)?);
-        send_async(py, Box::pin(async move { call.send_async(body).await }))
-    }
-
     /// Says that no further item comes: the service's `Request.recv` gives None.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let call = self.held.get(py)?;
         py.detach(|| call.finish());
         Ok(())
     }
+}
 
+streams! {
+    Call,
+    /// Sends an item of a call with streams, as `Sender.send` takes them. Waits until the service has taken enough of the earlier
+    /// ones. TimedOut after `timeout` seconds; a buffer that was to be moved is closed then.
+    send,
     /// The next item that the service sends; None: the call is over, and `wait` says how. TimedOut after `timeout` seconds.
-    #[pyo3(signature = (timeout=None))]
-    fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Buffer>> {
-        let (call, limit) = (self.held.get(py)?, limit(timeout)?);
-        let going = Box::pin(async move { call.recv_async().await });
-        self.streams().recv(py, limit, going)
-    }
-
-    /// Awaits the next item.
-    fn recv_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let call = self.held.get(py)?;
-        recv_async(py, Box::pin(async move { call.recv_async().await }))
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
+    recv,
     /// Ends when the call is over.
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
-        self.recv(py, None)
-    }
-
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = py.import("tranship._aio")?;
-        aio.call_method1("item", (self.recv_async(py)?,))
-    }
+    next
 }
 
 holds!(

@@ -87,6 +87,68 @@ impl<T: Send> Streams<'_, T> {
     }
 }
 
+/// Adds to a class, whose field `held` has one end of a call with streams, what it does with items.
+macro_rules! streams {
+    ($class:ident, $(#[$send:meta])* send, $(#[$recv:meta])* recv, $(#[$next:meta])* next) => {
+        #[pyo3::pymethods]
+        impl $class {
+            $(#[$send])*
+            #[pyo3(signature = (payload, *, timeout=None, r#move=false), text_signature = "($self, payload, *, timeout=None, move=False)")]
+            fn send(
+                &self,
+                py: Python<'_>,
+                payload: &Bound<'_, PyAny>,
+                timeout: Option<f64>,
+                r#move: bool,
+            ) -> PyResult<()> {
+                let (end, limit) = (self.held.get(py)?, crate::wait::limit(timeout)?);
+                let body = crate::sender::outgoing(payload, r#move)?;
+                let going = Box::pin(async move { end.send_async(body).await });
+                self.streams().send(py, limit, payload, going)
+            }
+
+            /// Sends like `send`, and awaits it.
+            #[pyo3(signature = (payload))]
+            fn send_async<'py>(
+                &self,
+                py: Python<'py>,
+                payload: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                let (end, body) = (self.held.get(py)?, crate::sender::cargo_of(payload)?);
+                let going = Box::pin(async move { end.send_async(body).await });
+                crate::service::send_async(py, going)
+            }
+
+            $(#[$recv])*
+            #[pyo3(signature = (timeout=None))]
+            fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Buffer>> {
+                let (end, limit) = (self.held.get(py)?, crate::wait::limit(timeout)?);
+                let going = Box::pin(async move { end.recv_async().await });
+                self.streams().recv(py, limit, going)
+            }
+
+            /// Awaits the next item.
+            fn recv_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let end = self.held.get(py)?;
+                let going = Box::pin(async move { end.recv_async().await });
+                crate::service::recv_async(py, going)
+            }
+
+            $(#[$next])*
+            fn __next__(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
+                self.recv(py, None)
+            }
+
+            fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                crate::slot::aio(py, "item", (self.recv_async(py)?,))
+            }
+        }
+        crate::slot::iterates!($class);
+    };
+}
+
+use streams;
+
 /// Returns a coroutine that awaits a send of an item. The payload is shared.
 fn send_async<'py>(
     py: Python<'py>,

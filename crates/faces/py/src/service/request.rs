@@ -1,12 +1,11 @@
 //! `tranship.Request`: a request that a worker has taken.
 
-use super::{Streams, recv_async, send_async, sole};
+use super::{Streams, sole, streams};
 use crate::buffer::{Buffer, Carried, Origin};
 use crate::errors::{OrRaise as _, raised};
 use crate::number::Number;
-use crate::sender::{cargo_of, give_back, outgoing};
+use crate::sender::{give_back, outgoing};
 use crate::slot::{Slot, closes};
-use crate::wait::limit;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -135,66 +134,6 @@ impl Request {
         self.deadline.map(|at| left(at).as_secs_f64())
     }
 
-    /// Sends an item of a call with streams to the client, as `Sender.send` takes them. Waits until the client has taken enough
-    /// of the earlier ones. PeerGone: nobody waits for the call any more. TimedOut after `timeout` seconds; a buffer that was to
-    /// be moved is closed then.
-    #[pyo3(signature = (payload, *, timeout=None, r#move=false), text_signature = "($self, payload, *, timeout=None, move=False)")]
-    fn send(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-        r#move: bool,
-    ) -> PyResult<()> {
-        let (request, limit) = (self.held.get(py)?, limit(timeout)?);
-        let body = outgoing(payload, r#move)?;
-        let going = Box::pin(async move { request.send_async(body).await });
-        self.streams().send(py, limit, payload, going)
-    }
-
-    /// Sends like `send`, and awaits it.
-    #[pyo3(signature = (payload))]
-    fn send_async<'py>(
-        &self,
-        py: Python<'py>,
-        payload: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (request, body) = (self.held.get(py)?, cargo_of(payload)?);
-        send_async(py, Box::pin(async move { request.send_async(body).await }))
-    }
-
-    /// The next item of a call with streams; None: the client has finished. Waits, and fails, as `send` does.
-    #[pyo3(signature = (timeout=None))]
-    fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Buffer>> {
-        let (request, limit) = (self.held.get(py)?, limit(timeout)?);
-        let going = Box::pin(async move { request.recv_async().await });
-        self.streams().recv(py, limit, going)
-    }
-
-    /// Awaits the next item.
-    fn recv_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let request = self.held.get(py)?;
-        recv_async(py, Box::pin(async move { request.recv_async().await }))
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    /// Ends when the client has finished.
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
-        self.recv(py, None)
-    }
-
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = py.import("tranship._aio")?;
-        aio.call_method1("item", (self.recv_async(py)?,))
-    }
-
     /// Lets it go, if it was not answered: its client's call raises PeerDied. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         self.held.close(py);
@@ -205,4 +144,15 @@ impl Request {
     }
 }
 
+streams! {
+    Request,
+    /// Sends an item of a call with streams to the client, as `Sender.send` takes them. Waits until the client has taken enough
+    /// of the earlier ones. PeerGone: nobody waits for the call any more. TimedOut after `timeout` seconds; a buffer that was to
+    /// be moved is closed then.
+    send,
+    /// The next item of a call with streams; None: the client has finished. Waits, and fails, as `send` does.
+    recv,
+    /// Ends when the client has finished.
+    next
+}
 closes!(Request);

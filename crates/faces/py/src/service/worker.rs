@@ -3,7 +3,7 @@
 use super::Request;
 use crate::errors::{OrRaise as _, closed};
 use crate::pending::{Made, Pending};
-use crate::slot::{Slot, closes};
+use crate::slot::{Slot, closes, iterates};
 use crate::wait::{By, Turn, Waits, limit, wait};
 use pyo3::prelude::*;
 use tranship::service;
@@ -68,17 +68,9 @@ impl Service {
         Pending::awaited(py, Box::pin(came), None)
     }
 
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
     /// Never ends by itself.
     fn __next__(&self, py: Python<'_>) -> PyResult<Request> {
         self.recv(py, None)
-    }
-
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
     }
 
     fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -96,4 +88,5 @@ impl Service {
     }
 }
 
+iterates!(Service);
 closes!(Service);

@@ -3,5 +3,5 @@
 mod publisher;
 mod subscriber;
 
-pub(crate) use publisher::{Behind, Choices, Publisher};
+pub(crate) use publisher::{Behind, Publisher};
 pub(crate) use subscriber::Subscriber;

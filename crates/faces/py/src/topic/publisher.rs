@@ -1,12 +1,12 @@
 //! `tranship.Publisher`.
 
 use crate::buffer::Buffer;
-use crate::driven::{Kept, Under};
+use crate::driven::Under;
 use crate::errors::OrRaise as _;
-use crate::number::{Number, perhaps};
+use crate::number::Number;
 use crate::sender::cargo_of;
-use crate::single::{Single, again, made};
-use crate::slot::holds;
+use crate::single::{Single, again, awaits, made};
+use crate::slot::{aio, holds};
 use crate::stat::put;
 use crate::wait::limit;
 use pyo3::exceptions::PyValueError;
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::time::Duration;
 use tranship::topic::{self, PublisherStatus, TopicOptions, Topics as _, WhenBehind};
-use tranship::{Body, Error, Outcome, PoolOptions};
+use tranship::{Body, Error, Outcome};
 
 /// The writing end of a topic. Its subscribers come and go by themselves.
 ///
@@ -50,7 +50,7 @@ pub(crate) enum Behind {
 }
 
 impl Behind {
-    fn parse(&self) -> PyResult<WhenBehind> {
+    pub(crate) fn parse(&self) -> PyResult<WhenBehind> {
         match self {
             Behind::Word(word) if word == "overwrite" => Ok(WhenBehind::Overwrite),
             Behind::Word(word) if word == "drop-new" => Ok(WhenBehind::DropNew),
@@ -65,52 +65,13 @@ impl Behind {
     }
 }
 
-/// The options of a topic, as Python gives them.
-pub(crate) struct Choices {
-    pub(crate) depth: Number,
-    pub(crate) history: Number,
-    pub(crate) keep: Number,
-    pub(crate) when_behind: Option<Behind>,
-    pub(crate) max_bytes: Number,
-    pub(crate) slots: Number,
-    pub(crate) shared: bool,
-    pub(crate) pieces: Option<Number>,
-    pub(crate) message_type: Option<String>,
-}
-
-impl Choices {
-    fn options(self, name: &str) -> PyResult<TopicOptions> {
-        let pool = PoolOptions::new(self.max_bytes.named("max_bytes")?)
-            .slots(self.slots.named("slots")?)
-            .name(name);
-        let behind = self.when_behind.map(|behind| behind.parse()).transpose()?;
-        let mut options = TopicOptions::new()
-            .depth(self.depth.named("depth")?)
-            .history(self.history.named("history")?)
-            .keep(self.keep.named("keep")?)
-            .when_behind(behind.unwrap_or(WhenBehind::Overwrite))
-            .pool(pool);
-        if self.shared {
-            options = options.shared();
-        }
-        if let Some(most) = perhaps(self.pieces, "pieces")? {
-            options = options.pieces(most);
-        }
-        Ok(match self.message_type {
-            Some(text) => options.message_type(&text),
-            None => options,
-        })
-    }
-}
-
 impl Publisher {
     pub(crate) fn new(
         py: Python<'_>,
         domain: &tranship::Domain,
         name: &str,
-        choices: Choices,
+        options: TopicOptions,
     ) -> PyResult<Publisher> {
-        let options = choices.options(name)?;
         let publisher = made(py, || domain.publish_with(name, options))?;
         Ok(Publisher::of(publisher, name))
     }
@@ -156,8 +117,7 @@ impl Publisher {
     /// Allocates like `alloc`, and awaits memory.
     #[pyo3(signature = (nbytes))]
     fn alloc_async<'py>(slf: Bound<'py, Self>, nbytes: Number) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
+        aio(slf.py(), "alloc", (slf, nbytes.named::<usize>("nbytes")?))
     }
 
     /// Publishes a buffer of `alloc`, an array that lies in one, or a list of such, by reference: all are read-only from then
@@ -189,8 +149,8 @@ impl Publisher {
         payload: Bound<'py, PyAny>,
         word: Number,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1(
+        aio(
+            slf.py(),
             "single",
             (slf, "publisher", payload, word.named::<u64>("word")?),
         )
@@ -208,14 +168,6 @@ impl Publisher {
             return Ok(None);
         };
         Ok(Some(sent.or_raise(py)? == Outcome::Sent))
-    }
-
-    fn _doorbell(&self, py: Python<'_>) -> PyResult<Kept> {
-        self.held.kept(py)
-    }
-
-    fn _rest(&self, py: Python<'_>) {
-        self.held.rest(py);
     }
 
     /// Takes new subscribers in, and removes those that are gone. `send` does this from time to time. An idle publisher
@@ -246,6 +198,7 @@ impl Publisher {
     }
 }
 
+awaits!(Publisher);
 holds!(Publisher, "topic", "Closes it. The end of a `with` does.");
 
 /// A publisher's figures, as a dictionary.

@@ -1,11 +1,10 @@
 //! `tranship.Subscriber`.
 
 use crate::buffer::{Buffer, Origin};
-use crate::driven::Kept;
 use crate::errors::OrRaise as _;
 use crate::receiver::end_or;
-use crate::single::{Single, made};
-use crate::slot::holds;
+use crate::single::{Single, awaits, made};
+use crate::slot::{aio, holds, iterates};
 use crate::stat::put;
 use crate::wait::limit;
 use pyo3::prelude::*;
@@ -97,8 +96,7 @@ impl Subscriber {
 
     /// Awaits the next message. One task at a time.
     fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("single", (slf, "subscriber"))
+        aio(slf.py(), "single", (slf, "subscriber"))
     }
 
     /// Looks at the message that a task awaits.
@@ -112,30 +110,13 @@ impl Subscriber {
         Ok(came.transpose().or_raise(py)?.map(buffer))
     }
 
-    fn _doorbell(&self, py: Python<'_>) -> PyResult<Kept> {
-        self.held.kept(py)
-    }
-
-    fn _rest(&self, py: Python<'_>) {
-        self.held.rest(py);
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
     /// Ends when the publisher has ended the topic. That it died is an error.
     fn __next__(&self, py: Python<'_>) -> PyResult<Buffer> {
         self.receive(py, None).map_err(|error| end_or(py, error))
     }
 
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
     fn __anext__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("following", (slf.call_method0("recv_async")?,))
+        aio(slf.py(), "following", (slf.call_method0("recv_async")?,))
     }
 
     /// Messages that were overwritten before they were taken, or skipped by `latest`.
@@ -157,4 +138,6 @@ impl Subscriber {
     }
 }
 
+awaits!(Subscriber);
+iterates!(Subscriber);
 holds!(Subscriber, "topic", "Closes it. The end of a `with` does.");
