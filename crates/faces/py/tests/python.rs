@@ -7,7 +7,7 @@ mod languages;
 mod packages;
 mod stage;
 
-use stage::{Stage, blocks, compiled, here, output, stage};
+use stage::{Stage, blocks, compiled, here, output, staged};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -15,17 +15,11 @@ use std::sync::Arc;
 use tranship::net::Over;
 use tranship::net::{Credentials, Net, Timing, certificate};
 use tranship::{Domain, ErrorKind, PoolOptions, Sender};
-use tranship_testkit::{Watchdog, skipped};
+use tranship_testkit::{Said, Watchdog, skipped};
 
 /// Starts a program of Python's over the staged package; or says why not.
 fn python(arguments: &[&str]) -> Option<Command> {
-    match stage() {
-        Ok(stage) => Some(over(stage, Command::new(&stage.python), arguments)),
-        Err(why) => {
-            skipped(why);
-            None
-        }
-    }
+    staged().map(|stage| over(stage, Command::new(&stage.python), arguments))
 }
 
 /// An interpreter with the staged package.
@@ -74,9 +68,9 @@ fn pytest(files: &[&str]) {
     if python(&["-c", can_exit]).is_some_and(|mut asks| output(&mut asks).is_ok()) {
         command.args(["-o", "faulthandler_exit_on_timeout=true"]);
     }
-    let done = command.args(files).output().expect("Python");
-    let [said, err] = [&done.stdout, &done.stderr].map(|out| String::from_utf8_lossy(out));
-    assert!(done.status.success(), "{}\n{err}\n{said}", done.status);
+    let said = Said::of(command.args(files));
+    let (about, err, out) = (&said.about, &said.err, &said.out);
+    assert_eq!(said.code, Some(0), "{about}\n{err}\n{out}");
 }
 
 #[test]
@@ -126,10 +120,7 @@ fn with_cases(stage: &Stage) -> Result<Command, String> {
 /// CPython's own cases, against `tranship.mp`.
 #[test]
 fn cpythons_own_cases() {
-    let stage = match stage() {
-        Ok(stage) => stage,
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
     let interpreter = match with_cases(stage) {
         Ok(interpreter) => interpreter,
         Err(why) => return skipped(format!("no Python here has the package `test`: {why}")),
@@ -137,7 +128,7 @@ fn cpythons_own_cases() {
     let _dog = Watchdog::new();
     let mut command = over(stage, interpreter, &["standard.py"]);
     let said = output(&mut command).unwrap_or_else(|failed| panic!("{failed}"));
-    let said = String::from_utf8_lossy(&said.stderr);
+    let said = said.err;
     let ran = said
         .split("Ran ")
         .nth(1)
@@ -189,10 +180,8 @@ fn mypy_takes_the_programs_of_the_pages() {
 
 #[test]
 fn pyright_takes_a_users_program() {
-    let python = match stage() {
-        Ok(stage) => stage.python.to_str().expect("a path"),
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
+    let python = stage.python.to_str().expect("a path");
     run("pyright", &["--pythonpath", python, "typed.py"]);
 }
 
@@ -202,10 +191,7 @@ fn pyright_takes_a_users_program() {
 fn three_languages_share_a_channel() {
     const MESSAGES: u8 = 40;
     let dog = Watchdog::within(std::time::Duration::from_secs(3600));
-    let stage = match stage() {
-        Ok(stage) => stage,
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
     let folder = tranship_testkit::folder().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     let reader = compiled("tests/languages/reader.c", folder.path());
@@ -276,8 +262,8 @@ fn three_languages_share_a_channel() {
         for reader in readers {
             let said = reader.wait_with_output().expect("its end");
             assert!(said.status.success(), "{address}: {}", said.status);
-            let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-            assert_eq!(said, format!("{MESSAGES} {sum}"), "{address}");
+            let numbers = String::from_utf8_lossy(&said.stdout);
+            assert_eq!(numbers.trim(), format!("{MESSAGES} {sum}"), "{address}");
         }
     }
 }

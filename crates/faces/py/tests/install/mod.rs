@@ -1,7 +1,7 @@
 //! The package as its documentation says how to install it: in a new environment, out of this folder, with the program
 //! in it.
 
-use crate::stage::{HOUR, Stage, blocks, here, output, stage};
+use crate::stage::{HOUR, Stage, blocks, here, output, staged};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -67,13 +67,10 @@ impl Fresh {
             let said = output(&mut command)?;
             if words.contains(&"install") {
                 // The output is not hidden by pip: the build takes minutes where nothing was built.
-                let err = String::from_utf8_lossy(&said.stderr);
-                assert!(
-                    err.contains("tranship: building the extension module"),
-                    "no progress: {err}"
-                );
+                let words = "tranship: building the extension module";
+                assert!(said.err.contains(words), "no progress: {}", said.err);
             }
-            Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+            Ok(said.out.trim().to_owned())
         };
         let text = env.to_str().ok_or("a path that is no text")?;
         step(base, &["-m", "venv", text])?;
@@ -124,11 +121,8 @@ impl Fresh {
     fn runs_what_is_shown(&self) {
         let readme = blocks("README.md", "python").remove(0);
         let said = output(&mut self.terminal("video.py", &readme)).expect("the README's program");
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        assert!(
-            said.starts_with("[0 0 0] <tranship.Buffer of 8388608 bytes"),
-            "{said}"
-        );
+        let shown = "[0 0 0] <tranship.Buffer of 8388608 bytes";
+        assert!(said.out.starts_with(shown), "{said:?}");
         let page = blocks("docs/python.md", "python");
         let [sends, receives, ..] = &page[..] else {
             panic!("two programs");
@@ -245,10 +239,7 @@ exec {cargo} build --workspace --all-targets{release} --message-format json-rend
 }
 
 fn installs(from: Source) {
-    let stage = match stage() {
-        Ok(stage) => stage,
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
     let _dog = Watchdog::within(HOUR);
     let fresh = Fresh::new(stage, &stage.python, from).expect("installed");
     fresh.runs_what_is_shown();
@@ -277,7 +268,7 @@ fn free_threaded() -> Option<PathBuf> {
     let say = "import sys, sysconfig; print(sys.executable) if sysconfig.get_config_var('Py_GIL_DISABLED') else sys.exit(1)";
     let found = |python: String| {
         let said = output(Command::new(python).args(["-c", say])).ok()?;
-        Some(String::from_utf8_lossy(&said.stdout).trim().into())
+        Some(said.out.trim().into())
     };
     all.into_iter().find_map(found)
 }
@@ -309,10 +300,7 @@ with tranship.embedded() as domain, domain.listen('numbers', tranship.Sender) as
 
 #[test]
 fn an_interpreter_without_a_global_lock_gets_a_wheel_of_its_own() {
-    let stage = match stage() {
-        Ok(stage) => stage,
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
     let Some(base) = free_threaded() else {
         return skipped(
             "no Python without a global lock (python3.14t, python3.13t, or TRANSHIP_PYTHON_FREE_THREADED)",
@@ -321,5 +309,5 @@ fn an_interpreter_without_a_global_lock_gets_a_wheel_of_its_own() {
     let _dog = Watchdog::within(HOUR);
     let fresh = Fresh::new(stage, &base, Source::Stage).expect("installed");
     let said = output(&mut fresh.terminal("threads.py", WITHOUT_LOCK)).expect("it runs");
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "1000\n".repeat(4));
+    assert_eq!(said.out, "1000\n".repeat(4));
 }

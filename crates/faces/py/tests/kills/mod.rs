@@ -5,18 +5,17 @@
 //! moment. The test then looks from outside: the manager knows no other domains, and it and they hold what they held
 //! before. When they have left, too, there is nothing.
 
-use crate::stage::{Stage, compiled, here, stage};
+use crate::stage::{Stage, compiled, here, staged};
 use std::fs;
-use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use tranship::admin::StatRecord;
 use tranship::{Domain, ErrorKind, Receiver, Sender};
 use tranship_testkit::chaos::Auditor;
 use tranship_testkit::resource::memory;
-use tranship_testkit::{Held, Random, Watchdog, artifact, skipped};
+use tranship_testkit::{Held, Lines, Random, Watchdog, artifact};
 
 /// Messages in each of the four lanes before anything is measured: things that a program and the manager need once,
 /// they have then.
@@ -69,8 +68,7 @@ impl Scene {
     fn new() -> Scene {
         let audit = Auditor::new();
         let c = compiled("tests/kills/worker.c", &audit.path(""));
-        let python = stage().as_ref();
-        let python = python.map_err(|why| skipped(format!("Python: {why}"))).ok();
+        let python = staged();
         Scene { audit, c, python }
     }
 
@@ -82,17 +80,8 @@ impl Scene {
         for key in ["TMPDIR", "XDG_RUNTIME_DIR", "HOME"] {
             command.env(key, self.audit.path(""));
         }
-        let started = command
-            .env("TRANSHIP_SOCKET", self.socket())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let said = child.stdout.take().expect("a pipe");
-        Program {
-            said: BufReader::new(said).lines(),
-            child,
-        }
+        command.env("TRANSHIP_SOCKET", self.socket());
+        Program(Lines::of(command.stdin(Stdio::null())))
     }
 
     fn manager(&self) -> Program {
@@ -124,21 +113,19 @@ impl Scene {
 }
 
 /// A program that does not outlive the test.
-struct Program {
-    child: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
+struct Program(Lines);
 
 impl Program {
     fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.program.0.id()
     }
 
     /// Returns its next line.
     #[track_caller]
     fn hear(&mut self) -> String {
-        let line = self.said.next().transpose().expect("its output");
-        line.unwrap_or_else(|| panic!("it ended: {:?}", self.child.wait()))
+        let line = self.0.line();
+        assert!(!line.is_empty(), "it ended: {:?}", self.0.program.0.wait());
+        line
     }
 
     /// Returns the number in its next line, after this word.
@@ -150,28 +137,13 @@ impl Program {
 
     /// Kills it by SIGKILL. Returns its output before.
     fn kill(mut self) -> Vec<String> {
-        self.child.kill().expect("kill");
-        self.child.wait().expect("its end");
-        self.said.by_ref().map_while(Result::ok).collect()
+        self.0.program.kill();
+        let line = || Some(self.0.line()).filter(|line| !line.is_empty());
+        std::iter::from_fn(line).collect()
     }
 
-    fn terminate(&self) {
-        let pid = i32::try_from(self.pid()).expect("a process");
-        // SAFETY: a signal to a child that has not been waited for.
-        unsafe { libc::kill(pid, libc::SIGTERM) };
-    }
-
-    #[track_caller]
-    fn ends_well(mut self) {
-        let status = self.child.wait().expect("its end");
-        assert!(status.success(), "{status}");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn ends_well(self) {
+        self.0.program.ends_well();
     }
 }
 
@@ -469,7 +441,7 @@ fn who_is_killed_at_work_leaves_nothing_and_the_other_is_told() {
     });
     assert_eq!(granted(&domain), 0);
     drop(domain);
-    manager.terminate();
+    manager.0.program.signal(libc::SIGTERM);
     manager.ends_well();
     let files = ["worker", "libtranship.so.0", "socket.ids", "socket.toml"];
     scene.audit.nothing_is_left_but(&files);

@@ -1,12 +1,21 @@
 //! A program with a component in each language: `examples/27_languages.toml`.
 
-use super::super::stage::{compiled, here, stage};
-use std::process::{Command, Stdio};
+use super::super::stage::{compiled, here, staged};
+use std::path::Path;
 use tranship::component::{Component, VARIABLE};
-use tranship_testkit::{Watchdog, artifact, skipped};
+use tranship_testkit::{Said, Watchdog, folder, has, tranship};
 
 const FRAMES: u8 = 100;
 const FRAME: usize = 4000;
+
+/// Runs a program of this text in this folder; what it says is to have these words.
+fn run(folder: &Path, text: &str, words: &str) {
+    let file = folder.join("program.toml");
+    std::fs::write(&file, text).expect("a file");
+    let mut run = tranship(&["run"]);
+    let said = Said::of(run.arg(file).env("XDG_RUNTIME_DIR", folder));
+    has(&said.well(), &[words]);
+}
 
 /// The camera of the program below; alone it does nothing.
 #[test]
@@ -26,12 +35,9 @@ fn camera() {
 
 #[test]
 fn a_program_has_a_component_in_each_language() {
-    let stage = match stage() {
-        Ok(stage) => stage,
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
     let _dog = Watchdog::within(super::super::stage::HOUR);
-    let folder = tranship_testkit::folder().expect("a folder");
+    let folder = folder().expect("a folder");
     let file = std::fs::read_to_string(here("../../../examples/27_languages.toml"));
     // A copy: a build beside the test, as `pip install` starts one, may replace this program's file.
     let test = folder.path().join("test");
@@ -60,22 +66,8 @@ fn a_program_has_a_component_in_each_language() {
         file = file.replace(run, &with);
     }
     file += "\n[manager.pressure]\nwatch = false\n";
-    let path = folder.path().join("27_languages.toml");
-    std::fs::write(&path, file).expect("a file");
-    let output = Command::new(artifact("tranship-cli", "tranship"))
-        .arg("run")
-        .arg(&path)
-        .stdin(Stdio::null())
-        .env("XDG_RUNTIME_DIR", folder.path())
-        .env_remove("TRANSHIP_SOCKET")
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout);
     let wanted = format!("{} bytes came through three languages\n", 100 * FRAME);
-    assert!(
-        output.status.success() && said.contains(&wanted),
-        "{output:?}"
-    );
+    run(folder.path(), &file, &wanted);
 }
 
 const SQUARES: &str = r#"
@@ -98,30 +90,13 @@ if __name__ == "__main__":
 /// The program's manager lets the component have no name, so queues are at a manager of its own.
 #[test]
 fn a_component_has_processes_and_queues_of_its_own() {
-    let stage = match stage() {
-        Ok(stage) => stage,
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
     let _dog = Watchdog::within(super::super::stage::HOUR);
-    let folder = tranship_testkit::folder().expect("a folder");
+    let folder = folder().expect("a folder");
     let file = format!(
         "[component.a]\nrun = [{:?}, \"squares.py\"]\nenv = {{ PYTHONPATH = {:?}, PYTHONDONTWRITEBYTECODE = \"1\" }}\nsandbox.files = \"any\"\nrestart = \"never\"\n[manager.pressure]\nwatch = false\n",
         stage.python, stage.package
     );
-    let path = folder.path().join("squares.toml");
-    std::fs::write(&path, file).expect("a file");
     std::fs::write(folder.path().join("squares.py"), SQUARES).expect("a file");
-    let output = Command::new(artifact("tranship-cli", "tranship"))
-        .arg("run")
-        .arg(&path)
-        .stdin(Stdio::null())
-        .env("XDG_RUNTIME_DIR", folder.path())
-        .env_remove("TRANSHIP_SOCKET")
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("the square is 144"),
-        "{output:?}"
-    );
+    run(folder.path(), &file, "the square is 144");
 }

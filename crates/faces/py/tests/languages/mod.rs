@@ -4,16 +4,16 @@
 mod component;
 mod typed;
 
-use super::stage::{Stage, compiled, here, stage};
+use super::stage::{Stage, compiled, here, staged};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use tempfile::TempDir;
 use tranship::Domain;
 use tranship::queue::Queues as _;
 use tranship::service::Services as _;
 use tranship::topic::Topics as _;
-use tranship_testkit::{Watchdog, skipped};
+use tranship_testkit::{Running, Watchdog};
 
 /// A manager, and the programs of both languages.
 struct World {
@@ -35,13 +35,7 @@ use Language::{C, Python};
 impl World {
     fn new() -> Option<World> {
         let dog = Watchdog::within(super::stage::HOUR);
-        let stage = match stage() {
-            Ok(stage) => stage,
-            Err(why) => {
-                skipped(why);
-                return None;
-            }
-        };
+        let stage = staged()?;
         let domain = Domain::builder().name("rust").helper_thread(true);
         let domain = domain.embedded().expect("a domain");
         Some(World {
@@ -60,7 +54,7 @@ impl World {
     }
 
     /// Starts the program of a language.
-    fn start(&self, language: Language, name: &str, arguments: &[&str]) -> Child {
+    fn start(&self, language: Language, name: &str, arguments: &[&str]) -> Running {
         let mut command = match language {
             C => {
                 let source = format!("../capi/examples/{name}.c");
@@ -74,30 +68,15 @@ impl World {
         self.spawn(command.args(arguments))
     }
 
-    fn spawn(&self, command: &mut Command) -> Child {
-        command
-            .env("TRANSHIP_SOCKET", &self.socket)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        command.spawn().expect("started")
-    }
-}
-
-/// A program that is killed in the end.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    fn spawn(&self, command: &mut Command) -> Running {
+        command.env("TRANSHIP_SOCKET", &self.socket);
+        Running::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
     }
 }
 
 /// Returns the output of a program that ended well.
-fn said(program: Child) -> String {
-    let output = program.wait_with_output().expect("its end");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+fn said(program: Running) -> String {
+    program.said().well()
 }
 
 #[test]

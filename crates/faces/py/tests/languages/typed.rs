@@ -1,16 +1,16 @@
 //! Typed messages between Rust, C and Python: on a topic, a queue and a service. Programs whose definitions differ refuse each other, and
 //! the field is named.
 
-use super::{C, Killed, Language, Python, World, here, said};
+use super::{C, Language, Python, World, here, said};
 use crate::stage::compiled_with;
 use std::fmt::Debug;
-use std::process::Child;
 use std::thread;
 use tranship::queue::{ConsumerOptions, QueueOptions, Queues as _};
 use tranship::service::{ServiceOptions, Services as _};
 use tranship::topic::{SubscriberOptions, TopicOptions, Topics as _};
 use tranship::typed::{Layout, Message};
 use tranship::{Domain, Error, ErrorKind};
+use tranship_testkit::Running;
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const WAYS: [&str; 3] = ["topic", "queue", "service"];
@@ -43,7 +43,7 @@ fn layout(third: &str) -> Layout {
 
 impl World {
     /// Starts a program of a language, whose definition has that third field.
-    fn typed(&self, language: Language, third: &str, arguments: [&str; 3]) -> Child {
+    fn typed(&self, language: Language, third: &str, arguments: [&str; 3]) -> Running {
         let mut command = match language {
             C => {
                 let folder = self.folder.path().join(third);
@@ -141,7 +141,7 @@ fn each_language_refuses_a_changed_definition_and_names_the_field() {
             assert_eq!(taken, "1 640 480\n", "{way}");
 
             let name = format!("{way}-of-another");
-            let _offers = Killed(world.typed(language, "height", ["offer", way, &name]));
+            let _offers = world.typed(language, "height", ["offer", way, &name]);
             let refused = take(&another, "depth", way, &name).expect_err("another type");
             assert_eq!(refused, ErrorKind::ChannelBind);
             check_refused(refused.to_string(), "depth", "height");

@@ -1,7 +1,7 @@
 //! Packages that many programs use beside ours: each program of this folder runs where its packages are.
 //! `scripts/deps.sh more` installs them: they are large.
 
-use crate::stage::{here, output, stage};
+use crate::stage::{here, output, staged};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tranship_testkit::{Watchdog, skipped};
@@ -18,10 +18,7 @@ fn interpreter(python: &Path, target: &Path, modules: &str) -> Option<PathBuf> {
 
 /// Runs a program that needs these modules.
 fn run(program: &str, modules: &str) {
-    let stage = match stage() {
-        Ok(stage) => stage,
-        Err(why) => return skipped(why),
-    };
+    let Some(stage) = staged() else { return };
     let target = stage.package.ancestors().nth(2).expect("a target folder");
     let Some(python) = interpreter(&stage.python, target, modules) else {
         return skipped(format!("no Python has {modules}: scripts/deps.sh more"));

@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
-use tranship_testkit::{Watchdog, artifact, prepare};
+use tranship_testkit::{Said, Watchdog, artifact, prepare, skipped};
 
 /// Packages that the environment gets from the package index.
 const NEEDS: &[&str] = &[
@@ -31,17 +31,15 @@ pub fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-pub fn output(command: &mut Command) -> Result<Output, String> {
+/// Runs a command, which must end well.
+pub fn output(command: &mut Command) -> Result<Said, String> {
     let output = command.output();
     let output = output.map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(output);
+    let (status, said) = (output.status, Said::from(output));
+    match status.success() {
+        true => Ok(said),
+        false => Err(format!("{command:?}: {status}\n{}{}", said.out, said.err)),
     }
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    Err(format!("{command:?}: {}\n{out}{err}", output.status))
 }
 
 /// The first that is new enough, and its version.
@@ -58,7 +56,7 @@ fn interpreter() -> Option<(String, String)> {
     let version = |python: &String| {
         let say = "import sys; print('%d.%d' % sys.version_info[:2]) if sys.version_info >= (3, 11) else sys.exit(1)";
         let said = output(Command::new(python).args(["-c", say])).ok()?;
-        Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+        Some(said.out.trim().to_owned())
     };
     all.into_iter().find_map(|python| {
         let version = version(&python)?;
@@ -114,7 +112,7 @@ fn package(target: &Path, library: &Path) -> PathBuf {
     folder
 }
 
-pub fn stage() -> &'static Result<Stage, String> {
+fn stage() -> &'static Result<Stage, String> {
     static STAGE: OnceLock<Result<Stage, String>> = OnceLock::new();
     STAGE.get_or_init(|| {
         // The install downloads packages.
@@ -125,6 +123,11 @@ pub fn stage() -> &'static Result<Stage, String> {
         let package = package(target, &library);
         Ok(Stage { python, package })
     })
+}
+
+/// Returns the stage. Reports the skip where there is none.
+pub fn staged() -> Option<&'static Stage> {
+    stage().as_ref().map_err(skipped).ok()
 }
 
 /// Returns the text between two lines of a page.
