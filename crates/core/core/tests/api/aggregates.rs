@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::io::{IoSlice, Read as _, Seek as _, Write as _};
-use tranship_core::error::{Limit, Shortage};
+use tranship_core::error::Limit;
 use tranship_core::{Aggregate, Body, Buffer, ChannelOptions, ErrorKind, MAX_PIECES, Message};
 
 #[track_caller]
@@ -19,8 +19,7 @@ fn text(pool: &tranship_core::Pool, text: &str) -> Buffer {
 
 #[test]
 fn pieces_are_put_in_front_behind_and_together() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let (one, two) = (pool(&a, 2), pool(&a, 2));
     let mut middle = Aggregate::new();
     assert!(middle.is_empty());
@@ -52,8 +51,7 @@ fn pieces_are_put_in_front_behind_and_together() {
 
 #[test]
 fn pieces_go_in_and_out_anywhere() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 2);
     let mut all = Aggregate::new();
     for (at, word) in [(0, "c"), (0, "a"), (1, "b"), (3, "d")] {
@@ -72,8 +70,7 @@ fn pieces_go_in_and_out_anywhere() {
 /// In one range, own pieces and received ones, also such as go over several chunks, while their memory is held.
 #[test]
 fn pieces_are_shown_in_one_range() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from) = link(&a, &b, "range");
     let page = tranship_sys::page_size();
     let pool = pool(&a, 128);
@@ -108,8 +105,7 @@ fn pieces_are_shown_in_one_range() {
     uses(&pool, 0);
 
     // Half pages are none.
-    let mut odd = Aggregate::new();
-    odd.push_back(text(&pool, "odd")).expect("room");
+    let odd = pieces([text(&pool, "odd")]);
     let refused = odd.map().expect_err("no page");
     assert_eq!(refused.kind(), ErrorKind::BadArgument);
     assert!(Aggregate::new().map().is_err());
@@ -117,8 +113,7 @@ fn pieces_are_shown_in_one_range() {
 
 #[test]
 fn a_received_one_can_be_walked_and_its_pieces_kept() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pools = [pool(&a, 2), pool(&a, 2), pool(&a, 20)];
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut all = Aggregate::new();
@@ -159,12 +154,9 @@ fn a_received_one_can_be_walked_and_its_pieces_kept() {
 
 #[test]
 fn an_untrusted_one_gives_no_slices() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 2);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
-    let mut all = Aggregate::new();
-    all.push_back(text(&pool, "x")).expect("room");
+    let all = pieces([text(&pool, "x")]);
     sender.send(all).expect("send");
     let got = aggregate(receiver.recv().expect("recv"));
     assert!(got.pieces()[0].bytes().is_none());
@@ -173,10 +165,8 @@ fn an_untrusted_one_gives_no_slices() {
 
 #[test]
 fn empty_ones_and_the_longest_travel() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 64);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut none = Aggregate::new();
     none.set_list_pool(&pool);
     sender.send(none).expect("send");
@@ -203,8 +193,7 @@ fn empty_ones_and_the_longest_travel() {
         more.to_string(),
         "an aggregate of 4096 pieces cannot take 1 more: it has at most 4096; send it and begin another"
     );
-    let mut two = Aggregate::new();
-    two.push_back(more.unsent).expect("room");
+    let mut two = pieces([more.unsent]);
     two.insert(0, two.pieces()[0].slice(..5)).expect("room");
     let back = most.insert(0, two.pieces()[0].clone());
     assert!(back.is_err_and(|full| full.unsent.len() == 5));
@@ -213,15 +202,12 @@ fn empty_ones_and_the_longest_travel() {
 
 #[test]
 fn what_cannot_be_sent_comes_back_whole() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 2);
     let options = ChannelOptions::new().lines(2);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
     sender.assign(&pool).expect("assign");
-    let mut all = Aggregate::new();
-    all.push_back(text(&pool, "one ")).expect("room");
-    all.push_back(text(&pool, "two")).expect("room");
+    let all = pieces([text(&pool, "one "), text(&pool, "two")]);
     sender.send(all.clone()).expect("room");
     sender.send(all.clone()).expect("room");
     let error = sender.try_send(all).expect_err("full");
@@ -243,8 +229,7 @@ fn what_cannot_be_sent_comes_back_whole() {
 
 #[test]
 fn it_can_be_forwarded_with_pieces_of_ones_own() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let (pools, own) = ([pool(&a, 2), pool(&a, 2)], pool(&b, 2));
     pools
@@ -253,9 +238,10 @@ fn it_can_be_forwarded_with_pieces_of_ones_own() {
     let (mut first, mut middle_in) = link(&a, &b, "x");
     let (mut middle_out, mut last) = link(&b, &c, "y");
     for round in 0..50 {
-        let mut all = Aggregate::new();
-        all.push_back(filled(&pools[0], 1000, round)).expect("room");
-        all.push_back(filled(&pools[1], 2000, round)).expect("room");
+        let all = pieces([
+            filled(&pools[0], 1000, round),
+            filled(&pools[1], 2000, round),
+        ]);
         first.send(all).expect("send");
         let mut got = aggregate(middle_in.recv().expect("recv"));
         got.insert(0, filled(&own, 10, round)).expect("room");
@@ -272,29 +258,18 @@ fn it_can_be_forwarded_with_pieces_of_ones_own() {
 
 #[test]
 fn forwarding_anothers_one_needs_a_pool_for_the_list() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let (theirs, own) = (pool(&a, 2), pool(&b, 2));
     theirs.allow_forward(b.id()).expect("allow");
     let (mut first, mut middle_in) = link(&a, &b, "x");
     let (mut middle_out, mut last) = link(&b, &c, "y");
-    let mut all = Aggregate::new();
-    all.push_back(filled(&theirs, 1000, 1)).expect("room");
+    let all = pieces([filled(&theirs, 1000, 1)]);
     first.send(all).expect("send");
     let error = middle_out
         .send(aggregate(middle_in.recv().expect("recv")))
         .expect_err("no pool");
-    assert!(
-        matches!(
-            error.error.find(),
-            Some(Shortage {
-                limit: Limit::NoPool,
-                ..
-            })
-        ),
-        "{error}"
-    );
+    assert_eq!(short(&error.error), Some(Limit::NoPool), "{error}");
     let mut back = error.unsent;
     back.set_list_pool(&own);
     middle_out.send(back).expect("forward");
@@ -321,9 +296,7 @@ impl std::io::Write for Sink {
 
 #[test]
 fn one_buffer_named_again_and_again_is_written_with_little_memory() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 3);
     let whole = filled(&pool, CHUNK + 1, 7);
     let mut many = Aggregate::new();
@@ -340,8 +313,7 @@ fn one_buffer_named_again_and_again_is_written_with_little_memory() {
     drop(got);
     // The same bytes as a copy has, also of what travels inside the line.
     let mixed = pool.copy(b"0123456789").expect("alloc").freeze();
-    let mut two = Aggregate::new();
-    two.push_back(mixed.slice(5..)).expect("room");
+    let mut two = pieces([mixed.slice(5..)]);
     two.insert(0, mixed.slice(..5)).expect("room");
     sender.send(two).expect("send");
     sender.send(b"0123456789").expect("send");

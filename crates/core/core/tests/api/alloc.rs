@@ -11,8 +11,7 @@ use tranship_testkit::Random;
 
 #[test]
 fn larger_than_the_maximum_is_an_error_at_once_however_one_asks() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 4);
     let all = pool.alloc(4 * CHUNK).expect("all of it");
     for result in [
@@ -92,8 +91,7 @@ fn the_total_of_all_pools_holds() {
 
 #[test]
 fn full_without_waiting_and_with_a_time_limit() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 2);
     let held = [pool.alloc(CHUNK), pool.alloc(CHUNK)];
     assert!(held.iter().all(Result::is_ok));
@@ -116,8 +114,7 @@ fn full_without_waiting_and_with_a_time_limit() {
 
 #[test]
 fn blocked_callers_are_served_in_the_order_of_their_coming() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 4);
     let mut held: Vec<_> = (0..4).map(|_| pool.alloc(CHUNK).expect("alloc")).collect();
     let (served, order) = channel();
@@ -149,8 +146,7 @@ fn blocked_callers_are_served_in_the_order_of_their_coming() {
 
 #[test]
 fn a_small_request_waits_behind_a_large_one() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 4);
     let (held, more) = (
         pool.alloc(2 * CHUNK).expect("2"),
@@ -179,10 +175,8 @@ fn a_small_request_waits_behind_a_large_one() {
 
 #[test]
 fn a_blocked_caller_is_woken_by_a_reader_that_lets_go() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 2);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for i in 0..2 {
         sender.send(filled(&pool, CHUNK, i)).expect("send");
     }
@@ -203,8 +197,7 @@ fn a_blocked_caller_is_woken_by_a_reader_that_lets_go() {
 
 #[test]
 fn a_timed_out_caller_leaves_the_queue_to_the_next() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 2);
     let held = pool.alloc(CHUNK).expect("1");
     let other = pool.alloc(CHUNK).expect("1");
@@ -225,8 +218,7 @@ fn a_timed_out_caller_leaves_the_queue_to_the_next() {
 
 #[test]
 fn every_size_from_nothing_to_several_chunks() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 64);
     let mut held = Vec::new();
     let sizes = (0..=64).chain((7..21).flat_map(|n| [(1 << n) - 1, 1 << n, (1 << n) + 1]));
@@ -253,10 +245,8 @@ fn every_size_from_nothing_to_several_chunks() {
 /// The error names each domain that holds buffers or has not taken messages, and the limit that is reached.
 #[test]
 fn an_error_names_who_is_in_the_way() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 1);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let way = |pool: &Pool| {
         let error = pool.alloc_now(CHUNK).expect_err("full");
         let shortage: &Shortage = error.find().expect("a shortage");
@@ -291,8 +281,7 @@ fn an_error_names_who_is_in_the_way() {
 
 #[test]
 fn small_buffers_share_pages() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let options = PoolOptions::new(CHUNK as u64)
         .chunk_bytes(CHUNK as u64)
         .slots(1024);
@@ -309,8 +298,7 @@ fn small_buffers_share_pages() {
 /// As many buffers as were asked for can exist at once, of whatever sizes, and not one more.
 #[test]
 fn a_pool_has_as_many_slots_as_were_asked_for() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let mut random = Random::printed("a_pool_has_as_many_slots_as_were_asked_for");
     let mut below = |n: usize| usize::try_from(random.below(n as u64)).expect("below n");
     let some: Vec<u32> = (0..12)
@@ -353,10 +341,8 @@ fn a_pool_has_as_many_slots_as_were_asked_for() {
 
 #[test]
 fn a_buffer_of_many_chunks_is_one_piece_and_can_be_had_again() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 16);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for round in 0..20u8 {
         // Small ones before and after tear holes.
         let small: Vec<_> = (0..8).map(|_| pool.alloc(5000).expect("small")).collect();

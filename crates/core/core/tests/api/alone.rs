@@ -2,21 +2,16 @@
 
 use crate::kit::*;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use tranship_core::{Domain, Pool, Receiver, Sender};
-use tranship_manager::{Config, Embedded};
+use tranship_manager::Embedded;
 use tranship_proto::{Event, Refusal, RefusalCode, Request};
 use tranship_region::layout::ControlPageRw;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child};
 
 const BUFFER: usize = 16 * KIB;
-
-fn bare(path: &Path, name: &str) -> Domain {
-    let builder = Domain::builder().name(name).socket(path);
-    builder.connect().expect("connect")
-}
 
 /// A manager, and a writer and a reader of a pool with room for four buffers.
 struct Set {
@@ -31,9 +26,8 @@ struct Set {
 }
 
 fn set() -> Set {
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
-    let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let (dir, path) = place();
+    let manager = a_manager(&path);
     let (writer, reader) = (bare(&path, "writer"), bare(&path, "reader"));
     let pool = pool(&writer, 1);
     let (mut sender, mut receiver) = link(&writer, &reader, "link");
@@ -213,9 +207,8 @@ child!(
 #[test]
 fn a_reader_that_dies_when_nobody_tells_of_it() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
-    let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let (_dir, path) = place();
+    let manager = a_manager(&path);
     let writer = bare(&path, "writer");
     let pool = pool(&writer, 1);
     let listener = writer.listen::<Sender>("held").expect("listen");

@@ -6,8 +6,7 @@ use std::thread;
 
 #[test]
 fn freezing_keeps_bytes_and_place() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 4);
     let mut writable = pool.alloc(100).expect("alloc");
     writable.copy_from_slice(&[7; 100]);
@@ -24,8 +23,7 @@ fn freezing_keeps_bytes_and_place() {
 
 #[test]
 fn clones_and_parts_share_memory() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 4);
     let whole = pool
         .copy(&(0..=255).collect::<Vec<u8>>())
@@ -49,10 +47,8 @@ fn clones_and_parts_share_memory() {
 
 #[test]
 fn writing_again_is_in_place_only_if_never_sent_and_not_shared() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
 
     let alone = filled(&pool, 500, 1);
     let (id, at) = (alone.id(), alone.bytes().expect("own").as_ptr());
@@ -89,10 +85,8 @@ fn writing_again_is_in_place_only_if_never_sent_and_not_shared() {
 
 #[test]
 fn a_received_buffer_is_a_view_until_the_writer_is_trusted() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let buf_a = filled(&pool, 1000, 3);
     sender.send(buf_a.clone()).expect("send");
     sender.send(buf_a.slice(500..)).expect("send");
@@ -113,10 +107,8 @@ fn a_received_buffer_is_a_view_until_the_writer_is_trusted() {
 
 #[test]
 fn nobody_gets_it_again_while_a_clone_or_a_part_lives() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 1);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let free = |pool: &tranship_core::Pool| pool.alloc_now(CHUNK).is_ok();
     sender.send(filled(&pool, CHUNK, 1)).expect("send");
     assert!(!free(&pool), "it is on its way");
@@ -139,10 +131,8 @@ fn nobody_gets_it_again_while_a_clone_or_a_part_lives() {
 
 #[test]
 fn small_buffers_travel_whole() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut ids = std::collections::HashSet::new();
     let mut held = Vec::new();
     for len in 0..=64usize {
@@ -162,10 +152,8 @@ fn small_buffers_travel_whole() {
 
 #[test]
 fn a_reused_slot_has_another_id() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 1);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut before = None;
     for i in 0..10 {
         sender.send(filled(&pool, CHUNK, i)).expect("send");
@@ -183,10 +171,8 @@ fn a_reused_slot_has_another_id() {
 
 #[test]
 fn an_id_names_its_buffer_until_that_is_collected() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 1);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let fresh = filled(&pool, CHUNK, 1);
     let id = fresh.id();
     let stale = pool.lookup(id).expect_err("it was never sent");
@@ -205,8 +191,7 @@ fn an_id_names_its_buffer_until_that_is_collected() {
 
 #[test]
 fn an_id_names_a_buffer_of_its_own_pool() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let [one, other] = [(); 2].map(|()| pool(&a, 1));
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let [id, twin] = [&one, &other].map(|pool| {
@@ -225,8 +210,7 @@ fn an_id_names_a_buffer_of_its_own_pool() {
 /// A reader that has not yet heard that a chunk behind the first was replaced does not read the one that it had.
 #[test]
 fn a_buffer_is_not_read_in_a_chunk_that_was_replaced() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let pool = pool(&a, 2);
     let (mut sender, mut receiver) = link(&a, &b, "x");
     thread::scope(|s| {

@@ -37,8 +37,7 @@ fn opened(opening: &mut Opening<Receiver>) -> Receiver {
 
 #[test]
 fn a_connect_waits_for_the_next_listener_when_the_one_it_came_to_goes() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let mut video = opening(&b, "video");
     for _ in 0..3 {
         let listener = a.listen::<Sender>("video").expect("listen");
@@ -59,8 +58,7 @@ fn a_connect_waits_for_the_next_listener_when_the_one_it_came_to_goes() {
 
 #[test]
 fn a_listener_that_accepts_one_leaves_the_others_to_the_next() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let mut waiting = [opening(&b, "file"), opening(&c, "file")];
     for word in 0..2 {
@@ -94,8 +92,7 @@ fn a_listener_that_accepts_one_leaves_the_others_to_the_next() {
 /// An `open` that timed out says whether nobody listens at the name, or the listener does not accept.
 #[test]
 fn the_time_is_over_says_whether_anybody_listens() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let soon = ChannelOptions::new().timeout(Duration::from_millis(30));
     let nobody = b
         .open_with::<Receiver>("x", soon.clone())
@@ -118,8 +115,7 @@ fn the_time_is_over_says_whether_anybody_listens() {
 
 #[test]
 fn a_name_of_the_domain_itself_is_said_to_be_that() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let _listener = a.listen::<Sender>("mine").expect("listen");
     let error = a.open::<Receiver>("mine").expect_err("its own");
     assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
@@ -130,8 +126,7 @@ fn a_name_of_the_domain_itself_is_said_to_be_that() {
 /// Somebody waits for the name, and then takes it.
 #[test]
 fn a_name_that_the_domain_takes_while_it_waits_for_it_is_its_own() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let mut opening = opening(&a, "mine");
     let _listener = a.listen::<Sender>("mine").expect("listen");
     let mut said = None;
@@ -145,8 +140,7 @@ fn a_name_that_the_domain_takes_while_it_waits_for_it_is_its_own() {
 /// Nobody else is there to accept what it opens.
 #[test]
 fn one_thread_listens_opens_and_accepts() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let listener = a.listen::<Sender>("x").expect("listen");
     let mut receiver = b.open::<Receiver>("x").expect("open");
     let mut sender = listener.accept().expect("accept");

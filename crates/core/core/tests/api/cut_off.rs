@@ -4,19 +4,14 @@
 use crate::kit::*;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use tranship_core::error::{Barrier, Limit, RefusalCode, Shortage};
+use std::path::PathBuf;
+use tranship_core::error::{Barrier, Limit, RefusalCode};
 use tranship_core::{Domain, Error, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Embedded, Rule, Who};
 use tranship_testkit::{Control, child, is_root, skipped};
 
 /// More chunks than any queue to a reader holds.
 const MANY: usize = 900;
-
-fn bare(path: &Path, name: &str) -> Domain {
-    let builder = Domain::builder().name(name).socket(path);
-    builder.connect().expect("connect")
-}
 
 /// No new socket, or, where 0, another root directory.
 fn lock_down(errno: i32) {
@@ -68,41 +63,22 @@ child!(
         assert_eq!(domain.admin().cut_off(), Some(barrier));
         assert_eq!(first_ready(&mut [&mut receiver], None), Some(0));
         never(&receiver.try_recv().unwrap_err());
-        never(
-            &receiver
-                .recv_timeout(std::time::Duration::from_secs(1000))
-                .unwrap_err(),
-        );
+        let late = receiver.recv_timeout(std::time::Duration::from_secs(1000));
+        never(&late.unwrap_err());
         // Nor does anything else that needs a manager; the rest goes on.
         domain.turn().unwrap();
         assert!(!domain.admin().is_managed());
-        cut_off(
-            &domain,
-            "pool",
-            &domain.create_pool(PoolOptions::new(1 << 20)).unwrap_err(),
-        );
-        cut_off(
-            &domain,
-            "open",
-            &domain.open::<Receiver>("others").unwrap_err(),
-        );
-        cut_off(
-            &domain,
-            "listen",
-            &domain.listen::<Receiver>("mine").unwrap_err(),
-        );
-        cut_off(&domain, "stat", &domain.admin().stat().unwrap_err());
+        let options = PoolOptions::new(1 << 20);
+        for (what, done) in [
+            ("pool", domain.create_pool(options).map(drop)),
+            ("open", domain.open::<Receiver>("others").map(drop)),
+            ("listen", domain.listen::<Receiver>("mine").map(drop)),
+            ("stat", domain.admin().stat().map(drop)),
+        ] {
+            cut_off(&domain, what, &done.unwrap_err());
+        }
         let error = pool.alloc_now(2 * CHUNK).unwrap_err();
-        assert!(
-            matches!(
-                error.find(),
-                Some(&Shortage {
-                    limit: Limit::CutOff,
-                    ..
-                })
-            ),
-            "{error}"
-        );
+        assert_eq!(short(&error), Some(Limit::CutOff), "{error}");
         ctl.send(&()).unwrap();
     }
 );
@@ -115,9 +91,8 @@ fn who_is_locked_down_is_told_that_nothing_new_comes() {
         if errno == 0 && !is_root() {
             return skipped("another root directory is root's to choose");
         }
-        let dir = tranship_testkit::folder().expect("a folder");
-        let path = dir.path().join("m.sock");
-        let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+        let (_dir, path) = place();
+        let manager = a_manager(&path);
         let writer = bare(&path, "writer");
         let pool = pool(&writer, MANY + 3);
         let listener = writer.listen::<Sender>("frames").expect("listen");
@@ -140,8 +115,7 @@ fn who_is_locked_down_is_told_that_nothing_new_comes() {
 #[test]
 fn whom_the_next_manager_refuses_is_told_so_until_one_does_not() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
+    let (_dir, path) = place();
     let start = |config| Embedded::start(config, Some(&path)).expect("a manager");
     let manager = start(Config::default());
     let domain = bare(&path, "unwanted");

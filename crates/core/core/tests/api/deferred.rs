@@ -34,8 +34,7 @@ fn a_steady_stream_never_collects_to_allocate() {
 
 #[test]
 fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     for count in [1, 7, 8, 9, 17, 40, 63] {
         let (mut sender, mut receiver) = link(&a, &b, &format!("x{count}"));
@@ -68,8 +67,7 @@ fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
 /// A pool without free buffers checks many at once.
 #[test]
 fn of_many_that_are_dead_the_one_that_is_held_is_left() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 16);
     let all = 16 * CHUNK / LEN;
     let options = ChannelOptions::new().lines(256);
@@ -100,8 +98,7 @@ fn of_many_that_are_dead_the_one_that_is_held_is_left() {
 /// However many are under way. What has waited longer than the others is looked at too, beside the oldest few, in a pool with few buffers.
 #[test]
 fn a_sender_looks_at_what_its_receiver_is_well_past() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let all = 4 * CHUNK / LEN;
     // At the 64th send, by the numbers of messages; a pool of so few buffers asks for the receiver's cursor at each look.
     for (taken, collected) in [(23, 0), (24, 8), (39, 8), (40, 16)] {
@@ -132,8 +129,7 @@ fn a_sender_looks_at_what_its_receiver_is_well_past() {
 
 #[test]
 fn more_can_be_under_way_than_a_trail_holds() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let options = PoolOptions::new(16 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let pool = a.create_pool(options.slots(4096)).expect("pool");
     let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2048));
@@ -151,8 +147,7 @@ fn more_can_be_under_way_than_a_trail_holds() {
 /// A receiver that says that it spins, and is then awaited or polled, is still woken.
 #[test]
 fn a_receiver_that_spins_can_be_awaited() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 2);
     let options = ChannelOptions::new().wait(Wait::Spin);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);

@@ -3,8 +3,8 @@
 use crate::kit::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
-use tranship_core::error::{Limit, Shortage};
-use tranship_core::{Domain, ErrorKind};
+use tranship_core::ErrorKind;
+use tranship_core::error::Limit;
 use tranship_manager::{Config, Embedded, Forward};
 use tranship_testkit::{Control, child};
 
@@ -35,18 +35,12 @@ fn with_room_for<T>(descriptors: u64, what: impl FnOnce() -> T) -> T {
     done
 }
 
-fn bare(path: &std::path::Path, name: &str) -> Domain {
-    let builder = Domain::builder().name(name).socket(path);
-    builder.connect().expect("connect")
-}
-
 child!(
     /// A writer, a forwarder and a reader. The manager tells the writer of them when it has no room for the reader's
     /// counters; then the manager dies. In a process of its own, because the limit is the process's.
     fn scene(ctl: Control) {
         let room: u64 = ctl.recv().unwrap().unwrap();
-        let dir = tranship_testkit::folder().unwrap();
-        let path = dir.path().join("m.sock");
+        let (_dir, path) = place();
         let config = Config {
             forward: Forward::Readers,
             ..Config::default()
@@ -128,10 +122,7 @@ child!(
             step: "memfd_create",
             errno: libc::EMFILE,
         };
-        assert!(
-            matches!(error.find(), Some(&Shortage { limit: it, .. }) if it == limit),
-            "{error}"
-        );
+        assert_eq!(short(&error), Some(limit), "{error}");
         assert!(error.to_string().contains("Too many open files"), "{error}");
         pool.alloc_now(BUFFER).unwrap();
         ctl.send(&()).unwrap();
@@ -189,14 +180,13 @@ fn who_comes_back_without_room_keeps_what_it_has() {
     let _dog = dog();
     for room in [0, 1, 2, 3, 5, 8] {
         // Here, for a manager has room.
-        let dir = tranship_testkit::folder().expect("a folder");
-        let path = dir.path().join("m.sock");
-        let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+        let (_dir, path) = place();
+        let manager = a_manager(&path);
         let child = returning().start().expect("a child");
         child.send(&(&path, room)).expect("a child that listens");
         child.expect::<()>();
         drop(manager);
-        let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+        let manager = a_manager(&path);
         child.send(&()).expect("a child that listens");
         child.expect::<()>();
         drop(manager);

@@ -13,8 +13,7 @@ const CHANNEL: ChannelId = ChannelId(5);
 #[test]
 fn an_end_in_the_moment_of_opening_is_heard() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
+    let (_dir, path) = place();
     let listener = socket::listen(&path, 0o600).expect("listen");
     // A manager that answers everything in one go.
     let manager = std::thread::spawn(move || {

@@ -29,7 +29,7 @@ child!(
 
 /// Messages of a process that dies at this point, and the end that the receiver sees.
 fn left_by(died_at: &str) -> (u8, Error) {
-    let (_a, b) = pair();
+    let (_a, b) = domains();
     let process = source().env("TRANSHIP_CRASH_AT", died_at).start();
     let process = process.expect("a child");
     process
@@ -81,8 +81,7 @@ fn who_dies_after_it_has_closed_has_closed() {
 
 #[test]
 fn who_gives_up_or_panics_has_not_closed() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 1);
     for panics in [false, true] {
         let (mut sender, mut receiver) = link(&a, &b, "x");
@@ -104,8 +103,7 @@ fn who_gives_up_or_panics_has_not_closed() {
 
 #[test]
 fn a_sender_hears_whether_all_was_taken() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 1);
     for (n, wait) in [Wait::Sleep, Wait::Spin, Wait::default()]
         .into_iter()
@@ -145,10 +143,8 @@ fn a_sender_hears_whether_all_was_taken() {
 
 #[test]
 fn a_sender_hears_what_a_receiver_that_is_gone_has_left() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 1);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for n in 0..3 {
         sender.send(filled(&pool, KIB, n)).expect("send");
     }
@@ -187,8 +183,7 @@ child!(
 
 #[test]
 fn a_sender_hears_what_a_receiver_that_was_killed_has_left() {
-    let _dog = dog();
-    let (a, _b) = pair();
+    let (_dog, a, _b) = pair();
     let pool = pool(&a, 1);
     let listener = a.listen::<Sender>("x").expect("listen");
     let process = sink().start().expect("a child");

@@ -7,9 +7,7 @@ use tranship_core::{ChannelOptions, ErrorKind, Wait};
 
 #[test]
 fn what_was_sent_before_the_sender_went_can_be_received() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 16);
     for i in 0..100 {
         sender.send(filled(&pool, 4096, i)).expect("send");
@@ -39,9 +37,7 @@ fn what_was_sent_before_the_sender_went_can_be_received() {
 
 #[test]
 fn even_the_pool_may_go_first() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let (_dog, a, b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
     let id = pool.id();
     for i in 0..20 {
@@ -69,10 +65,8 @@ fn even_the_pool_may_go_first() {
 
 #[test]
 fn without_a_receiver_the_buffer_comes_back() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b, mut sender, receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, receiver) = link(&a, &b, "x");
     sender.send(filled(&pool, CHUNK, 1)).expect("send");
     drop(receiver);
     until(|| sender.status().peer_gone);
@@ -97,8 +91,7 @@ fn without_a_receiver_the_buffer_comes_back() {
 
 #[test]
 fn a_sender_that_waits_for_room_hears_of_the_end() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
         let options = ChannelOptions::new().lines(2).wait(wait);
         let (mut sender, receiver) = link_with(&a, &b, &format!("x{n}"), options);
@@ -120,8 +113,7 @@ fn a_sender_that_waits_for_room_hears_of_the_end() {
 
 #[test]
 fn a_receiver_that_waits_hears_of_the_end() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     for (n, wait) in [Wait::Sleep, Wait::Spin, Wait::default()]
         .into_iter()
         .enumerate()
@@ -138,8 +130,7 @@ fn a_receiver_that_waits_hears_of_the_end() {
 
 #[test]
 fn all_memory_returns_when_everything_is_dropped() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     for round in 0..5 {
         let pool = pool(&a, 8);
         let (mut sender, mut receiver) = link(&a, &b, "x");

@@ -3,14 +3,14 @@
 use crate::kit::*;
 use std::time::Duration;
 use tranship_core::admin::StatRecord;
+use tranship_core::error::RefusalCode;
 use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Limits, Rule};
 use tranship_proto::Role;
 
 #[test]
 fn stat_tells_who_holds_what() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let options = PoolOptions::new(8 * CHUNK as u64)
         .chunk_bytes(CHUNK as u64)
         .name("frames");
@@ -89,10 +89,8 @@ fn stat_tells_who_holds_what() {
 
 #[test]
 fn pool_statistics_add_up() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for i in 0..100 {
         let buf = filled(&pool, CHUNK, i);
         sender.send(buf).expect("send");
@@ -108,10 +106,8 @@ fn pool_statistics_add_up() {
 
 #[test]
 fn collections_are_counted_where_a_policy_looks() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for i in 0..20 {
         sender.send(filled(&pool, CHUNK, i)).expect("send");
         drop(receiver.recv().expect("recv"));
@@ -141,10 +137,8 @@ fn collections_are_counted_where_a_policy_looks() {
 /// A buffer that is larger than a chunk is counted like all others.
 #[test]
 fn pool_statistics_count_buffers_of_all_sizes() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut expected = 0;
     for len in [0, 100, CHUNK, CHUNK + 1, 3 * CHUNK] {
         for _ in 0..6 {
@@ -197,19 +191,13 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
     of(&third, "connections and domains of this user");
     let pools = [pool(&a, 1), pool(&b, 1)];
     let error = a.create_pool(PoolOptions::new(1 << 20)).expect_err("pools");
-    assert!(
-        refusal(&error) == Some(tranship_core::error::RefusalCode::Limit),
-        "{error}"
-    );
+    is_refused(&error, RefusalCode::Limit);
     of(&error, "pools and heaps of this user");
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let names = [a.listen::<Receiver>("y"), b.listen::<Receiver>("z")];
     assert!(names.iter().all(Result::is_ok));
     let error = a.listen::<Receiver>("w").expect_err("names");
-    assert!(
-        refusal(&error) == Some(tranship_core::error::RefusalCode::Limit),
-        "{error}"
-    );
+    is_refused(&error, RefusalCode::Limit);
     of(&error, "names that this user exports or waits for");
     sender.send(filled(&pools[0], 10, 1)).expect("send");
     assert_eq!(receiver.recv().expect("recv").to_vec(), [1; 10]);
@@ -226,16 +214,10 @@ fn access_rules_decide_who_may_export_and_bind() {
     let a = embedded_with(config);
     let b = join(&a, "b");
     let error = a.listen::<Sender>("private").expect_err("export");
-    assert!(
-        refusal(&error) == Some(tranship_core::error::RefusalCode::Access),
-        "{error}"
-    );
+    is_refused(&error, RefusalCode::Access);
     let _other = a.listen::<Sender>("pub/b").expect("export");
     let error = b.open::<Receiver>("pub/b").expect_err("bind");
-    assert!(
-        refusal(&error) == Some(tranship_core::error::RefusalCode::Access),
-        "{error}"
-    );
+    is_refused(&error, RefusalCode::Access);
     link(&a, &b, "pub/a");
 }
 
@@ -297,8 +279,7 @@ fn tempfile_dir() -> std::path::PathBuf {
 
 #[test]
 fn a_domain_that_says_goodbye_is_forgotten() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let id = b.id();
     let second = b.clone();
     drop(b);
@@ -317,8 +298,7 @@ fn a_domain_that_says_goodbye_is_forgotten() {
 
 #[test]
 fn an_embedded_manager_goes_with_its_domain_and_links_go_on() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&b, 4);
     let c = join(&a, "c");
     let (mut sender, mut receiver) = link(&b, &c, "x");

@@ -26,7 +26,7 @@ struct Inherited {
 }
 
 fn inherited() -> Inherited {
-    let (a, b) = pair();
+    let (a, b) = domains();
     let pool = pool(&a, 8);
     let (mut sender, mut receiver) = link(&a, &b, "x");
     receiver.arm().expect("pollable");
@@ -36,8 +36,7 @@ fn inherited() -> Inherited {
     let received = buf(block_on(receiver.recv_async()).expect("recv"));
     sender.send(pool.alloc(30).expect("alloc")).expect("move");
     let moved = receiver.recv().expect("recv").into_buffer();
-    let mut aggregate = Aggregate::new();
-    aggregate.push_back(filled(&pool, 10, 2)).expect("room");
+    let aggregate = pieces([filled(&pool, 10, 2)]);
     sender.send(aggregate.clone()).expect("send");
     sender.send(filled(&pool, 100, 3)).expect("send");
     let own = pool.alloc(50).expect("alloc");

@@ -9,8 +9,7 @@ use tranship_testkit::{Control, child};
 
 #[test]
 fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let pool = pool(&a, 2);
     let (mut first, mut inward) = link(&a, &b, "x");
@@ -18,11 +17,7 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
     first.send(filled(&pool, 100, 3)).expect("send");
     let got = buf(inward.recv().expect("recv"));
     let error = outward.send(got).expect_err("no right");
-    assert_eq!(
-        refusal(&error.error),
-        Some(RefusalCode::NotYours),
-        "{error}"
-    );
+    is_refused(&error.error, RefusalCode::NotYours);
     assert_eq!(error.error.kind(), ErrorKind::Refused);
     let back = error.unsent;
     assert_eq!(back.to_vec(), [3; 100]);
@@ -42,8 +37,7 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
 
 #[test]
 fn a_pool_may_be_made_for_its_readers_to_send_on() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (c, d) = (join(&a, "c"), join(&a, "d"));
     let options = PoolOptions::new(2 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let pool = a.create_pool(options.clone().allow_forward(true));
@@ -61,11 +55,7 @@ fn a_pool_may_be_made_for_its_readers_to_send_on() {
     let error = bc
         .send(buf(b_in.recv().expect("recv")))
         .expect_err("no right");
-    assert_eq!(
-        refusal(&error.error),
-        Some(RefusalCode::NotYours),
-        "{error}"
-    );
+    is_refused(&error.error, RefusalCode::NotYours);
 }
 
 #[test]
@@ -89,8 +79,7 @@ fn the_rules_may_let_every_reader_forward() {
 
 #[test]
 fn the_writer_waits_for_the_last_of_the_chain() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (c, d) = (join(&a, "c"), join(&a, "d"));
     let pool = pool(&a, 1);
     for who in [&b, &c] {
@@ -120,8 +109,7 @@ fn the_writer_waits_for_the_last_of_the_chain() {
 
 #[test]
 fn a_buffer_that_comes_back_is_the_writers_own() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 1);
     pool.allow_forward(b.id()).expect("allow");
     let (mut there, mut b_in) = link(&a, &b, "there");
@@ -154,8 +142,7 @@ fn a_buffer_that_comes_back_is_the_writers_own() {
 
 #[test]
 fn only_a_part_may_come_back() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 1);
     pool.allow_forward(b.id()).expect("allow");
     let (mut there, mut b_in) = link(&a, &b, "there");
@@ -191,8 +178,7 @@ child!(
 /// The error names the writer, which has ended, and not the receiver.
 #[test]
 fn a_pool_whose_writer_has_ended_gets_no_further_reader() {
-    let _dog = dog();
-    let (b, c) = pair();
+    let (_dog, b, c) = pair();
     let process = source().start().expect("a child");
     let writer = process.ask::<u32>(&b.socket_path());
     let mut inward = b.open::<Receiver>("x").expect("open");
@@ -217,8 +203,7 @@ fn a_pool_whose_writer_has_ended_gets_no_further_reader() {
 /// Messages of two pools take turns, and each arrives: whichever pool is at hand.
 #[test]
 fn a_receiver_takes_messages_of_several_pools_in_any_order() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let options = PoolOptions::new(2 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let first = a.create_pool(options.allow_forward(true)).expect("a pool");
@@ -247,8 +232,7 @@ fn a_receiver_takes_messages_of_several_pools_in_any_order() {
 
 #[test]
 fn another_domain_of_the_process_cannot_send_it() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let pool = pool(&a, 1);
     let (mut sender, _receiver) = link(&b, &c, "x");

@@ -4,7 +4,6 @@ use crate::kit::*;
 use crate::played::*;
 use std::os::fd::OwnedFd;
 use tranship_core::{Domain, PollItem, Receiver, Sender, poll};
-use tranship_manager::{Config, Embedded};
 use tranship_proto::Role;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, Request};
 use tranship_ring::{HalfRo, HalfRw, Ring, Side, doorbell};
@@ -17,9 +16,8 @@ const CHANNEL: ChannelId = ChannelId(1);
 #[test]
 fn a_name_whose_listener_goes_while_the_next_manager_has_still_to_answer() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
-    let first = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let (_dir, path) = place();
+    let first = a_manager(&path);
     let domain = Domain::builder().socket(&path).connect().expect("connect");
     let listener = domain.listen::<Sender>("name").expect("listen");
     drop(first);
@@ -43,8 +41,7 @@ fn a_name_whose_listener_goes_while_the_next_manager_has_still_to_answer() {
 /// A listener that goes refuses nobody: the next one is waited for.
 #[test]
 fn who_is_connected_to_a_name_whose_listener_goes_waits_for_the_next() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let listener = a.listen::<Sender>("name").expect("listen");
     std::thread::scope(|s| {
         let opens = s.spawn(|| b.open::<Receiver>("name").expect("a sender"));
@@ -70,8 +67,7 @@ struct Pressed {
 }
 
 fn pressed() -> Pressed {
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
+    let (_dir, path) = place();
     let manager = hang(&path);
     std::thread::scope(|s| {
         let join = || Domain::builder().socket(&path).connect().expect("connect");

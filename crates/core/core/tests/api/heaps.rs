@@ -36,8 +36,7 @@ fn heap(domain: &Domain, max_bytes: u64) -> Heap {
 
 #[test]
 fn bytes_are_admitted_up_to_the_quota_in_part_and_given_back() {
-    let _dog = dog();
-    let domain = embedded();
+    let (_dog, domain) = watched();
     let a = heap(&domain, 10 * MIB);
     assert_eq!(a.quota_bytes(), 10 * MIB);
     assert_eq!(a.admit(1, 4 * MIB + 1).expect("admit"), 4 * MIB + 1);

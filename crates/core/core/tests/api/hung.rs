@@ -10,7 +10,6 @@ use std::time::Duration;
 use tranship_core::error::{Limit, Shortage, TimedOut};
 use tranship_core::heap::{Heap, HeapOptions};
 use tranship_core::{Domain, Error, ErrorKind, Pool, Receiver, Sender};
-use tranship_manager::{Config, Embedded};
 use tranship_proto::Role;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, RefusalCode, Req, Request};
 use tranship_ring::{HalfRw, Side};
@@ -34,9 +33,8 @@ fn left() -> Left {
 }
 
 fn left_with(chunks: usize) -> Left {
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
-    let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let (dir, path) = place();
+    let manager = a_manager(&path);
     let join = |name| {
         let builder = Domain::builder().name(name).socket(&path);
         builder.connect().expect("connect")
@@ -122,8 +120,7 @@ fn one_whose_queue_is_full() {
 #[test]
 fn one_that_does_not_confirm_a_connection() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
+    let (_dir, path) = place();
     let hung = hang(&path);
     std::thread::scope(|s| {
         let join = || Domain::builder().socket(&path).connect().expect("connect");
@@ -172,8 +169,7 @@ fn one_that_does_not_confirm_a_connection() {
 #[test]
 fn one_whose_queue_is_full_of_others_who_join() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
+    let (_dir, path) = place();
     let _hung = hang(&path);
     let mut queued = Vec::new();
     while let Ok(fd) = socket::connect_now(&path) {
@@ -275,8 +271,7 @@ fn one_that_does_not_answer_in_a_short_time_is_asked_again() {
         }
     }
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
+    let (_dir, path) = place();
     let asked = gives_no_memory(&path);
     let builder = Domain::builder().socket(&path).manager_timeout(SHORT);
     let domain = had(|| builder.clone().connect());
@@ -305,16 +300,7 @@ fn one_that_answers_late() {
     let _held: Vec<_> = (0..4).map(|i| filled(&left.pool, BUFFER, i)).collect();
     let late = |_| {
         let error = left.pool.try_alloc(BUFFER).expect_err("late");
-        assert!(
-            matches!(
-                error.find(),
-                Some(&Shortage {
-                    limit: Limit::Late,
-                    ..
-                })
-            ),
-            "{error}"
-        );
+        assert_eq!(short(&error), Some(Limit::Late), "{error}");
     };
     (0..10).for_each(late);
     let (req, shown) = peer.is_shown(1);

@@ -1,7 +1,7 @@
 //! Buffers that are taken by their ids alone, which come by another way than the buffers.
 
 use crate::kit::*;
-use tranship_core::{Aggregate, BufferId, Domain, ErrorKind, Inbox, Sender, Trust};
+use tranship_core::{BufferId, Domain, ErrorKind, Inbox, Sender, Trust};
 
 #[track_caller]
 fn text(inbox: &Inbox, id: BufferId) -> Vec<u8> {
@@ -17,8 +17,7 @@ fn stale(inbox: &Inbox, id: BufferId) {
 
 #[test]
 fn ids_find_what_was_sent_in_any_order_and_nothing_else() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (pool, other) = (pool(&a, 4), pool(&a, 4));
     let (mut sender, receiver) = link(&a, &b, "data");
     let inbox = Inbox::new(receiver, 100);
@@ -43,9 +42,7 @@ fn ids_find_what_was_sent_in_any_order_and_nothing_else() {
     stale(&inbox, BufferId(0));
     stale(&inbox, BufferId(u64::MAX));
     // An aggregate has the id of its first piece.
-    let mut pieces = Aggregate::new();
-    pieces.push_back(all[1].clone()).expect("room");
-    pieces.push_back(all[2].clone()).expect("room");
+    let mut pieces = pieces([all[1].clone(), all[2].clone()]);
     pieces.set_list_pool(&pool);
     sender.send(pieces).expect("room");
     assert_eq!(text(&inbox, all[1].id()).len(), 2000);
@@ -54,8 +51,7 @@ fn ids_find_what_was_sent_in_any_order_and_nothing_else() {
 
 #[test]
 fn an_inbox_has_a_limit_and_outlives_its_senders() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let (mut sender, receiver) = link(&a, &b, "first");
     let (mut second, more) = link(&a, &b, "second");
@@ -104,8 +100,7 @@ fn send_hole(sender: &mut Sender, from: &Domain, inbox: &Inbox) {
 
 #[test]
 fn a_sender_that_breaks_a_rule_or_dies_hinders_no_other() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let (mut wrong, receiver) = link(&a, &b, "wrong");
     let (dead, died) = link(&a, &b, "dead");
@@ -132,8 +127,7 @@ fn a_sender_that_breaks_a_rule_or_dies_hinders_no_other() {
 
 #[test]
 fn a_sender_that_never_stops_does_not_keep_a_taker() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut sender, receiver) = link(&a, &b, "data");
     let inbox = Inbox::new(receiver, 10);
     std::thread::scope(|scope| {
@@ -147,8 +141,7 @@ fn a_sender_that_never_stops_does_not_keep_a_taker() {
 
 #[test]
 fn many_threads_take_each_its_own() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let (mut sender, receiver) = link(&a, &b, "data");
     let inbox = Inbox::new(receiver, 1000);

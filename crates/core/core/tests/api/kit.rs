@@ -1,12 +1,14 @@
 //! What every test here starts with.
 
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 use tranship_core::error::{Limit, Refusal, RefusalCode, Shortage};
 use tranship_core::{
-    Body, Buffer, BufferId, BufferMut, ChannelOptions, Domain, Error, Message, Outcome, PollItem,
-    Pool, PoolOptions, Receiver, SendError, Sender, Trust, View, poll,
+    Aggregate, Body, Buffer, BufferId, BufferMut, ChannelOptions, Domain, Error, Message, Outcome,
+    PollItem, Pool, PoolOptions, Receiver, SendError, Sender, Trust, View, poll,
 };
+use tranship_manager::{Config, Embedded};
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
 pub(crate) use tranship_testkit::{block_on, until};
@@ -41,18 +43,47 @@ pub(crate) fn join(first: &Domain, name: &str) -> Domain {
     builder.helper_thread(true).connect().expect("connect")
 }
 
-pub(crate) fn pair() -> (Domain, Domain) {
+pub(crate) fn domains() -> (Domain, Domain) {
     let a = embedded();
     let b = join(&a, "b");
     (a, b)
 }
 
+/// A domain with the manager in it, and the watchdog of the test.
+#[track_caller]
+pub(crate) fn watched() -> (Watchdog, Domain) {
+    (dog(), embedded())
+}
+
+/// Two domains, and the watchdog of the test.
+#[track_caller]
+pub(crate) fn pair() -> (Watchdog, Domain, Domain) {
+    let (dog, a) = watched();
+    let b = join(&a, "b");
+    (dog, a, b)
+}
+
+/// Makes such a pair with a link from the first domain to the second.
+#[track_caller]
+pub(crate) fn linked() -> (Watchdog, Domain, Domain, Sender, Receiver) {
+    let (dog, a, b) = pair();
+    let (sender, receiver) = link(&a, &b, "x");
+    (dog, a, b, sender, receiver)
+}
+
 /// Makes such a pair without helper threads.
-pub(crate) fn bare_pair() -> (Domain, Domain) {
+#[track_caller]
+pub(crate) fn bare_pair() -> (Watchdog, Domain, Domain) {
+    let dog = dog();
     let a = Domain::builder().name("a").embedded().expect("embedded");
-    let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path).connect();
-    (a, b.expect("connect"))
+    let b = bare(&a.socket_path().expect("socket"), "b");
+    (dog, a, b)
+}
+
+/// A further domain of a manager, without a helper thread.
+pub(crate) fn bare(path: &Path, name: &str) -> Domain {
+    let builder = Domain::builder().name(name).socket(path);
+    builder.connect().expect("connect")
 }
 
 /// A link between two domains.
@@ -66,11 +97,41 @@ pub(crate) fn link_with(
     name: &str,
     options: ChannelOptions,
 ) -> (Sender, Receiver) {
-    let listener = from
-        .listen_with::<Sender>(name, options.clone())
-        .expect("listen");
+    linked_by(from, to, name, [options.clone(), options])
+}
+
+/// A link whose receiver alone has options.
+pub(crate) fn link_to(
+    from: &Domain,
+    to: &Domain,
+    name: &str,
+    options: ChannelOptions,
+) -> (Sender, Receiver) {
+    linked_by(from, to, name, [ChannelOptions::new(), options])
+}
+
+/// A link that copies into a pool of so many chunks.
+pub(crate) fn copying(
+    from: &Domain,
+    to: &Domain,
+    name: &str,
+    chunks: usize,
+) -> (Sender, Receiver, Pool) {
+    let copies = pool(to, chunks);
+    let options = ChannelOptions::new().snapshots(copies.id());
+    let (sender, receiver) = link_to(from, to, name, options);
+    (sender, receiver, copies)
+}
+
+fn linked_by(
+    from: &Domain,
+    to: &Domain,
+    name: &str,
+    [source, sink]: [ChannelOptions; 2],
+) -> (Sender, Receiver) {
+    let listener = from.listen_with::<Sender>(name, source).expect("listen");
     thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_with::<Receiver>(name, options).expect("open"));
+        let receiver = s.spawn(|| to.open_with::<Receiver>(name, sink).expect("open"));
         let sender = listener.accept().expect("accept");
         (sender, receiver.join().expect("opener"))
     })
@@ -111,12 +172,28 @@ pub(crate) fn filled(pool: &Pool, len: usize, byte: u8) -> Buffer {
     buf.freeze()
 }
 
+/// A buffer that is filled, at every level of trust.
+pub(crate) fn written(pool: &Pool, len: usize, byte: u8) -> BufferMut {
+    let mut buf = pool.alloc(len).expect("a buffer");
+    buf.write(0, &vec![byte; len]).expect("inside");
+    buf
+}
+
 #[track_caller]
 pub(crate) fn buf(message: Message) -> Buffer {
     match message.body {
         Body::Buffer(buf) => buf,
         other => panic!("a buffer was expected, not {other:?}"),
     }
+}
+
+/// An aggregate of these pieces.
+pub(crate) fn pieces(of: impl IntoIterator<Item = Buffer>) -> Aggregate {
+    let mut all = Aggregate::new();
+    for piece in of {
+        all.push_back(piece).expect("room");
+    }
+    all
 }
 
 /// Waits until so many buffers of the pool are in use. While news of the reader set is under way there may be more,
@@ -139,26 +216,39 @@ impl AllocNow for Pool {
     fn alloc_now(&self, len: usize) -> Result<BufferMut, Error> {
         loop {
             match self.try_alloc(len) {
-                Err(error)
-                    if matches!(
-                        error.find(),
-                        Some(Shortage {
-                            limit: Limit::Late,
-                            ..
-                        })
-                    ) =>
-                {
-                    thread::yield_now()
-                }
+                Err(error) if short(&error) == Some(Limit::Late) => thread::yield_now(),
                 done => return done,
             }
         }
     }
 }
 
+/// Returns the limit that left no memory, if the error is a shortage.
+pub(crate) fn short(error: &Error) -> Option<Limit> {
+    error.find().map(|shortage: &Shortage| shortage.limit)
+}
+
+/// A folder, and a manager's socket in it.
+pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("m.sock");
+    (dir, path)
+}
+
+/// A manager at a socket.
+pub(crate) fn a_manager(path: &Path) -> Embedded {
+    Embedded::start(Config::default(), Some(path)).expect("a manager")
+}
+
 /// Returns the shortage, if the manager refused something.
-pub fn refusal(error: &Error) -> Option<RefusalCode> {
+pub(crate) fn refusal(error: &Error) -> Option<RefusalCode> {
     error.find().map(|refusal: &Refusal| refusal.code)
+}
+
+/// Checks that the manager refused something for this reason.
+#[track_caller]
+pub(crate) fn is_refused(error: &Error, code: RefusalCode) {
+    assert_eq!(refusal(error), Some(code), "{error}");
 }
 
 /// A buffer that was given away, as it arrives: to be written, or to be read.

@@ -3,21 +3,19 @@
 use crate::kit::*;
 use std::thread;
 use std::time::Duration;
-use tranship_core::error::{Limit, Shortage};
+use tranship_core::error::Limit;
 use tranship_core::{Domain, Error, ErrorKind, PoolOptions};
-use tranship_manager::{Config, Embedded};
 
 #[track_caller]
 fn limit(error: &Error) -> Limit {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
-    error.find::<Shortage>().expect("the figures").limit
+    short(error).expect("the figures")
 }
 
 /// Half of it is free, in pieces too short.
 #[test]
 fn no_hole_is_long_enough() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 4);
     let mut held: Vec<_> = (0..4)
         .map(|_| Some(pool.alloc(CHUNK).expect("room")))
@@ -36,8 +34,7 @@ fn no_hole_is_long_enough() {
 
 #[test]
 fn others_wait_already() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let pool = pool(&a, 1);
     let held = pool.alloc(CHUNK).expect("room");
     thread::scope(|scope| {
@@ -56,9 +53,8 @@ fn others_wait_already() {
 #[test]
 fn nobody_is_there_to_ask() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
-    let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let (_dir, path) = place();
+    let manager = a_manager(&path);
     let builder = Domain::builder()
         .name("left")
         .socket(&path)

@@ -7,8 +7,7 @@ use tranship_core::error::{
     Awaited, BadName, OutOfRange, PoolPending, RefusalCode, RingFull, TimedOut,
 };
 use tranship_core::{
-    Body, ChannelOptions, Domain, Error, ErrorKind, Outcome, PoolOptions, Receiver, Sender, Wait,
-    WhenFull,
+    Body, ChannelOptions, Error, ErrorKind, Outcome, PoolOptions, Receiver, Sender, Wait, WhenFull,
 };
 
 fn lines(n: u32) -> ChannelOptions {
@@ -17,10 +16,8 @@ fn lines(n: u32) -> ChannelOptions {
 
 #[test]
 fn inline_messages_carry_40_bytes_and_a_word() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 2);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for len in 0..=40usize {
         let bytes: Vec<u8> = (0..len).map(|i| i.to_le_bytes()[0]).collect();
         sender
@@ -55,8 +52,7 @@ fn inline_messages_carry_40_bytes_and_a_word() {
 
 #[test]
 fn every_way_of_waiting_delivers() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 2);
     for (n, wait) in [Wait::Spin, Wait::SpinThenSleep(10), Wait::Sleep]
         .into_iter()
@@ -79,8 +75,7 @@ fn every_way_of_waiting_delivers() {
 /// All that are there come in one call, of every kind and in order; the first is waited for, and the end is told when all are taken.
 #[test]
 fn many_are_received_at_once() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8));
     let mut got = Vec::new();
@@ -96,8 +91,7 @@ fn many_are_received_at_once() {
             sender.send((b"inline", word + 1)).expect("room");
             let given = pool.copy(&[2; 16]).expect("a buffer");
             sender.send((given, word + 2)).expect("room");
-            let mut pieces = tranship_core::Aggregate::new();
-            pieces.push_back(filled(&pool, 16, 3)).expect("room");
+            let pieces = pieces([filled(&pool, 16, 3)]);
             sender.send((pieces, word + 3)).expect("room");
         }
         assert!(sender.try_send(b"").is_err(), "it is full");
@@ -121,8 +115,7 @@ fn many_are_received_at_once() {
 /// Every kind goes in a batch, in order, past a ring that is smaller; without waiting as many go as there is room for.
 #[test]
 fn many_of_every_kind_are_sent_at_once() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8).wait(Wait::Sleep));
     let body = |i: u64| {
@@ -179,14 +172,12 @@ fn many_of_every_kind_are_sent_at_once() {
 /// A receiver that sleeps is told of a batch whose list of pieces waits for the memory that the batch's first messages hold.
 #[test]
 fn a_batch_waits_for_no_memory_of_messages_that_nobody_knows_of() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let lists = self::pool(&a, 1);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8).wait(Wait::Sleep));
     let all = lists.alloc(CHUNK).expect("all of it").freeze();
-    let mut pieces = tranship_core::Aggregate::new();
-    pieces.push_back(filled(&pool, 16, 1)).expect("room");
+    let mut pieces = pieces([filled(&pool, 16, 1)]);
     pieces.set_list_pool(&lists);
     thread::scope(|s| {
         let sends = s.spawn(|| sender.send_many([Body::Buffer(all), Body::Aggregate(pieces)]));
@@ -199,8 +190,7 @@ fn a_batch_waits_for_no_memory_of_messages_that_nobody_knows_of() {
 /// Also where the program's own iterator panics.
 #[test]
 fn what_was_sent_of_a_batch_that_panics_is_told() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8).wait(Wait::Sleep));
     thread::scope(|s| {
         let receives = s.spawn(|| receiver.recv().expect("the first").to_vec());
@@ -215,8 +205,7 @@ fn what_was_sent_of_a_batch_that_panics_is_told() {
 
 #[test]
 fn full_is_an_error_that_gives_the_buffer_back() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4));
     sender.assign(&pool).expect("assign");
@@ -253,8 +242,7 @@ fn full_is_an_error_that_gives_the_buffer_back() {
 
 #[test]
 fn full_may_wait_a_while_or_drop_the_new_one() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), lines(2).wait(wait));
@@ -296,9 +284,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
 /// A receiver that is gone would never take a message again.
 #[test]
 fn nothing_is_dropped_for_a_receiver_that_is_gone() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, receiver) = link(&a, &b, "x");
+    let (_dog, _a, _b, mut sender, receiver) = linked();
     sender.set_when_full(WhenFull::DropNew);
     drop(receiver);
     let mut sent = Ok(Outcome::Sent);
@@ -312,8 +298,7 @@ fn nothing_is_dropped_for_a_receiver_that_is_gone() {
 
 #[test]
 fn receiving_with_a_time_limit() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     for wait in [Wait::Sleep, Wait::Spin, Wait::SpinThenSleep(5)] {
         let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(256).wait(wait));
         assert!(receiver.try_recv().expect("open").is_none());
@@ -336,9 +321,7 @@ fn receiving_with_a_time_limit() {
 
 #[test]
 fn both_ends_know_each_other() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (sender, receiver) = link(&a, &b, "x");
+    let (_dog, a, b, sender, receiver) = linked();
     assert_eq!(
         (sender.status().peer, receiver.status().peer),
         (b.id(), a.id())
@@ -357,8 +340,7 @@ fn both_ends_know_each_other() {
 
 #[test]
 fn a_name_may_be_opened_before_it_is_exported() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     // Both orders come about, the early one nearly always.
     for round in 0..20 {
         let name = format!("later {round}");
@@ -379,8 +361,7 @@ fn a_name_may_be_opened_before_it_is_exported() {
 
 #[test]
 fn opening_and_accepting_may_time_out_and_leave_nothing() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let soon = ChannelOptions::new().timeout(Duration::from_millis(30));
     let timed_out = |error: &Error, what: Awaited| {
         assert!(
@@ -402,8 +383,7 @@ fn opening_and_accepting_may_time_out_and_leave_nothing() {
 
 #[test]
 fn a_name_serves_many_in_both_roles() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let listener = a.listen::<Receiver>("in").expect("listen");
     thread::scope(|s| {
@@ -430,14 +410,13 @@ fn a_name_serves_many_in_both_roles() {
 
 #[test]
 fn wrong_names_roles_and_numbers_are_refused() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let _taken = a.listen::<Sender>("x").expect("listen");
     let error = b.listen::<Sender>("x").expect_err("taken");
-    assert!(refusal(&error) == Some(RefusalCode::NameTaken), "{error}");
+    is_refused(&error, RefusalCode::NameTaken);
     assert_eq!(error.kind(), ErrorKind::NameTaken);
     let error = b.open::<Sender>("x").expect_err("two sources");
-    assert!(refusal(&error) == Some(RefusalCode::Role), "{error}");
+    is_refused(&error, RefusalCode::Role);
     let control = |found, at| BadName::Control { found, at };
     for (name, why) in [
         ("", BadName::Length { bytes: 0 }),
@@ -478,8 +457,7 @@ fn wrong_names_roles_and_numbers_are_refused() {
 
 #[test]
 fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let pool = pool(&a, 4);
     let (mut sender, mut receiver) = link(&a, &b, "x");
     // Nobody turns for b.
@@ -527,10 +505,8 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
 
 #[test]
 fn a_pool_is_assigned_within_a_time() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 1);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let long = Duration::from_secs(1000);
     for _ in 0..2 {
         sender
@@ -548,19 +524,14 @@ fn a_pool_is_assigned_within_a_time() {
 
 #[test]
 fn a_receiver_may_refuse_a_pool() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (small, large) = (pool(&a, 1), pool(&a, 2));
     let writer = a.id();
     let options = ChannelOptions::new()
         .accept_pools(move |offer| offer.writer == writer && offer.max_bytes <= CHUNK as u64);
     let (mut sender, mut receiver) = link_with(&a, &b, "picky", options);
     let error = sender.send(filled(&large, 100, 1)).expect_err("too large");
-    assert_eq!(
-        refusal(&error.error),
-        Some(RefusalCode::PeerGone),
-        "{error}"
-    );
+    is_refused(&error.error, RefusalCode::PeerGone);
     // The link goes on with what is wanted.
     sender.send(filled(&small, 100, 2)).expect("send");
     assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [2; 100]);
@@ -570,8 +541,7 @@ fn a_receiver_may_refuse_a_pool() {
 /// Bad options are refused where they are given, with valid values, and not at a client that could not change them.
 #[test]
 fn bad_options_are_refused_where_they_are_given() {
-    let _dog = dog();
-    let (a, _b) = pair();
+    let (_dog, a, _b) = pair();
     let own = pool(&a, 1);
     let arrivals = || PoolOptions::new(1 << 20).slots(16);
     let bad = [
@@ -625,8 +595,7 @@ fn bad_options_are_refused_where_they_are_given() {
 /// Of all that waits the receiver has the last one, and knows how many it has skipped; what it skipped is free again.
 #[test]
 fn who_wants_the_newest_gets_it() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 8);
     for address in ["x", "local:x"] {
         let to = if address == "x" { &b } else { &a };
@@ -693,9 +662,7 @@ fn the_first_message_of_a_pool_is_not_dropped() {
     for when_full in [WhenFull::DropNew, WhenFull::DropOldest] {
         let a = embedded();
         // It has no helper thread: it agrees when it receives.
-        let path = a.socket_path().expect("socket");
-        let b = Domain::builder().name("b").socket(path);
-        let b = b.connect().expect("connect");
+        let b = bare(&a.socket_path().expect("socket"), "b");
         let pool = pool(&a, 1);
         let options = lines(2).when_full(when_full);
         let (mut sender, mut receiver) = link_with(&a, &b, "x", options);

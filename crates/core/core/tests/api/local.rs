@@ -85,8 +85,7 @@ fn pools_that_are_not_wanted() {
 
 #[test]
 fn a_buffer_is_sent_by_its_own_domain() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut there, mut from) = local(&a, &b, "there", ChannelOptions::new());
     let (mut back, _to) = local(&b, &a, "back", ChannelOptions::new());
     there
@@ -99,8 +98,7 @@ fn a_buffer_is_sent_by_its_own_domain() {
 
 #[test]
 fn a_name_is_taken_once() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let listener = a.listen::<Receiver>("local:once").expect("listen");
     let taken = b.listen::<Receiver>("local:once").expect_err("taken");
     assert_eq!(taken.kind(), ErrorKind::NameTaken, "{taken}");
@@ -111,8 +109,7 @@ fn a_name_is_taken_once() {
 /// The domain goes when the last end has gone, as with other channels.
 #[test]
 fn ends_keep_their_domain() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from) = local(&b, &b, "keeps", ChannelOptions::new());
     let buf = pool(&b, 4).copy(b"kept").expect("alloc");
     let id = b.id();
@@ -144,8 +141,7 @@ fn shown(domain: &Domain, address: &str) -> Vec<ChannelStat> {
 /// The manager lists a local channel, although the channel needs no manager.
 #[test]
 fn it_is_shown_while_it_is_there() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     for (from, to) in [(&a, &a), (&a, &b)] {
         let (mut to_it, mut from_it) = local(from, to, "shown", ChannelOptions::new());
         to_it.send(b"a word").expect("send");

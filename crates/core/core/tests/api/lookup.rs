@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use tranship_core::{Aggregate, Body, Buffer, BufferId, Message, Pool, Receiver, Sender};
+use tranship_core::{Body, Buffer, BufferId, Message, Pool, Receiver, Sender};
 use tranship_sys::crash;
 use tranship_testkit::payload;
 
@@ -50,7 +50,7 @@ fn is_held_and_then_free(pool: &Pool, found: Buffer, byte: u8, chunks: usize) {
 fn each_way(send: impl Fn(&Pool, &mut Sender, Buffer), take: impl Fn(&mut Receiver), short: bool) {
     let _dog = dog();
     for point in POINTS {
-        let (a, b) = pair();
+        let (a, b) = domains();
         let pool = pool(&a, 2);
         let (mut sender, mut receiver) = link(&a, &b, "x");
         if short {
@@ -110,8 +110,7 @@ fn while_a_clone_of_it_is_held() {
 #[test]
 fn while_it_is_sent_in_an_aggregate() {
     let send = |pool: &Pool, sender: &mut Sender, buf| {
-        let mut aggregate = Aggregate::new();
-        aggregate.push_back(buf).expect("room");
+        let mut aggregate = pieces([buf]);
         aggregate.set_list_pool(pool);
         sender.send(aggregate).expect("send");
     };
@@ -128,10 +127,8 @@ fn while_it_is_sent_in_an_aggregate() {
 /// One thread sends, the other looks up whatever is being sent at the moment.
 #[test]
 fn by_another_thread_at_any_moment() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, _b, mut sender, mut receiver) = linked();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     let over = AtomicBool::new(false);
     let (next, rounds, len) = (AtomicU64::new(0), 8_000, 5000);
     let mut looked = 0;

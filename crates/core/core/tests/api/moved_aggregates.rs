@@ -2,10 +2,10 @@
 
 use crate::kit::*;
 use std::collections::VecDeque;
-use tranship_core::error::{Limit, Shortage};
+use tranship_core::error::Limit;
 use tranship_core::{
     Aggregate, AggregateMut, Body, ChannelOptions, ErrorKind, MAX_PIECES, Pool, PoolOptions,
-    Receiver, Released, Sender, Trust,
+    Receiver, Released, Trust,
 };
 use tranship_testkit::probe::Access;
 
@@ -38,9 +38,7 @@ fn of(pool: &Pool, pieces: &[(usize, u8)]) -> AggregateMut {
 #[test]
 fn all_pieces_are_the_receivers_at_every_level() {
     for trust in [Trust::Producer, Trust::Half, Trust::Full] {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, _b, mut to, mut from) = linked();
         let (pool, lists) = (pool_of(&a, trust), pool(&a, 1));
         // One is larger than a chunk.
         let mut all = of(&pool, &[(10, 1), (CHUNK + 1, 2), (5000, 3)]);
@@ -103,16 +101,8 @@ fn all_pieces_are_the_receivers_at_every_level() {
 /// An aggregate out of a pool of level `none` is copied, all of it or nothing.
 #[test]
 fn what_is_copied_waits_for_room_for_all() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let copies = pool(&b, 2);
-    let listener = b.listen_with::<Receiver>("x", ChannelOptions::new().snapshots(copies.id()));
-    let listener = listener.expect("listen");
-    let (mut to, mut from) = std::thread::scope(|s| {
-        let sender = s.spawn(|| a.open::<Sender>("x").expect("open"));
-        let receiver = listener.accept().expect("accept");
-        (sender.join().expect("no panic"), receiver)
-    });
+    let (_dog, a, b) = pair();
+    let (mut to, mut from, copies) = copying(&a, &b, "x", 2);
     let (none, plain) = (pool_of(&a, Trust::None), pool_of(&a, Trust::Half));
     let mut all = of(&plain, &[(10, 1)]);
     for piece in of(&none, &[(CHUNK, 2), (CHUNK, 3)]).into_pieces() {
@@ -139,8 +129,7 @@ fn what_is_copied_waits_for_room_for_all() {
 
 #[test]
 fn what_cannot_be_sent_comes_back_whole() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut on, _end) = link(&b, &a, "y");
     let pool = pool_of(&a, Trust::Half);
@@ -161,16 +150,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     // Without a pool of its own the forwarder has no place for the list, and without the right it may not forward.
     let got = moved(&mut from);
     let failed = on.send(got).expect_err("no list");
-    assert!(
-        matches!(
-            failed.error.find::<Shortage>(),
-            Some(Shortage {
-                limit: Limit::NoPool,
-                ..
-            })
-        ),
-        "{failed}"
-    );
+    assert_eq!(short(&failed.error), Some(Limit::NoPool), "{failed}");
     let mut got = failed.unsent;
     got.set_list_pool(&crate::kit::pool(&b, 1));
     let failed = on.send(got).expect_err("no right");
@@ -182,8 +162,7 @@ fn what_cannot_be_sent_comes_back_whole() {
 
 #[test]
 fn pieces_are_put_behind_each_other_and_there_is_a_limit() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let options = PoolOptions::new(4 << 20).slots(8192);
     let pool = a.create_pool(options).expect("a pool");
     let buf = |byte| pool.copy(&[byte]).expect("a buffer");

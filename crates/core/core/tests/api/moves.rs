@@ -7,12 +7,6 @@ use tranship_testkit::probe::Access;
 
 const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
 
-fn written(pool: &Pool, len: usize, byte: u8) -> BufferMut {
-    let mut buf = pool.alloc(len).expect("a buffer");
-    buf.write(0, &vec![byte; len]).expect("inside");
-    buf
-}
-
 /// All of a pool can be had at once, so nobody has any of it.
 fn is_whole(pool: &Pool) {
     drop(pool.alloc(4 * CHUNK).expect("all of it"));
@@ -23,9 +17,7 @@ fn is_whole(pool: &Pool) {
 fn a_moved_buffer_is_its_receivers() {
     for trust in LEVELS {
         for len in [10, 3 * CHUNK] {
-            let _dog = dog();
-            let (a, b) = pair();
-            let (mut to, mut from) = link(&a, &b, "x");
+            let (_dog, a, _b, mut to, mut from) = linked();
             let pool = pool_of(&a, trust);
             let buf = written(&pool, len, 1);
             let (id, at) = (buf.id(), buf.view().as_ptr());
@@ -79,9 +71,7 @@ fn a_moved_buffer_is_its_receivers() {
 #[test]
 fn slices_of_it_are_there_for_who_trusts() {
     for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, _b, mut to, mut from) = linked();
         // SAFETY: each domain writes only buffers that it owns.
         unsafe { from.trust_writer() };
         let pool = pool_of(&a, trust);
@@ -104,8 +94,7 @@ fn slices_of_it_are_there_for_who_trusts() {
 #[test]
 fn what_is_not_sent_comes_back() {
     for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
+        let (_dog, a, b) = pair();
         let c = join(&a, "c");
         let options = ChannelOptions::new().lines(2);
         let (mut to, mut from) = link_with(&a, &b, "x", options);
@@ -147,9 +136,7 @@ fn what_is_not_sent_comes_back() {
 #[test]
 fn what_is_given_to_be_written_is_not_looked_up() {
     for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, b, mut to, mut from) = linked();
         let (mut back, mut home) = link(&b, &a, "y");
         let pool = pool_of(&a, trust);
         pool.allow_forward(b.id()).expect("allow");
@@ -186,9 +173,7 @@ fn what_is_given_to_be_written_is_not_looked_up() {
 /// Handles of pools whose domain ends first do no harm.
 #[test]
 fn a_pool_stays_as_long_as_a_moved_buffer_of_it_is_out() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let options = PoolOptions::new(CHUNK as u64).trust(Trust::Full);
     let pool = a.create_pool(options.chunk_bytes(CHUNK as u64));
     let pool = pool.expect("a pool");

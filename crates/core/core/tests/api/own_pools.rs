@@ -1,10 +1,9 @@
 //! A channel's own pool: its sender allocates from it, and its receiver alone reads it.
 
-use crate::kit::{block_on, dog, embedded, filled, link, link_with, pair, pool};
+use crate::kit::*;
 use tranship_core::admin::StatRecord;
 use tranship_core::{
-    Aggregate, AggregateMut, Body, BufferMut, ChannelOptions, ErrorKind, PoolOptions, Receiver,
-    Sender, Trust,
+    AggregateMut, Body, BufferMut, ChannelOptions, ErrorKind, PoolOptions, Receiver, Sender, Trust,
 };
 
 fn of(sender: &mut Sender, byte: u8) -> BufferMut {
@@ -15,14 +14,11 @@ fn of(sender: &mut Sender, byte: u8) -> BufferMut {
 
 #[test]
 fn a_channel_needs_no_other_pool() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let [one, two, three] = [1, 2, 3].map(|byte| of(&mut to, byte));
     to.send(one.freeze()).expect("shared");
     to.send((two, 7)).expect("given away");
-    let mut all = Aggregate::new();
-    all.push_back(three.freeze()).expect("room");
+    let all = pieces([three.freeze()]);
     to.send(all).expect("a piece");
     for byte in 1..4 {
         assert_eq!(from.recv().expect("recv").to_vec(), [byte; 100]);
@@ -58,9 +54,7 @@ fn are_refused(own: &mut Sender, other: &mut Sender, ordinary: tranship_core::Bu
     let back = failed.unsent;
     let failed = other.send(of(own, 1)).expect_err("not there");
     refused(failed.error);
-    let mut all = Aggregate::new();
-    all.push_back(ordinary).expect("room");
-    all.push_back(back.clone()).expect("room");
+    let all = pieces([ordinary, back.clone()]);
     refused(other.send(all).expect_err("not there").error);
     let mut all = AggregateMut::new();
     all.push_back(failed.unsent).expect("room");
@@ -70,9 +64,7 @@ fn are_refused(own: &mut Sender, other: &mut Sender, ordinary: tranship_core::Bu
 
 #[test]
 fn its_buffers_go_over_no_other_channel() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut own, mut from) = link(&a, &b, "x");
+    let (_dog, a, b, mut own, mut from) = linked();
     let (mut other, mut at_other) = link(&a, &b, "y");
     let pool = pool(&a, 1);
     are_refused(&mut own, &mut other, filled(&pool, 10, 1));
@@ -82,8 +74,7 @@ fn its_buffers_go_over_no_other_channel() {
 
 #[test]
 fn inside_a_process_it_is_the_same() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let ends = |name: &str| {
         let listener = a.listen::<Receiver>(name).expect("listen");
         let sender = a.open::<Sender>(name).expect("open");
@@ -98,8 +89,7 @@ fn inside_a_process_it_is_the_same() {
 
 #[test]
 fn the_channel_says_what_pool_it_is() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let half = PoolOptions::new(1 << 20).trust(Trust::Half).slots(2);
     let options = ChannelOptions::new().pool(half);
     let (mut to, mut from) = link_with(&a, &b, "x", options);
@@ -118,8 +108,7 @@ fn the_channel_says_what_pool_it_is() {
 /// `alloc` does not wait for the receiver's consent: the first send takes the answer.
 #[test]
 fn the_receiver_may_refuse_it() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let listener = a.listen::<Sender>("x").expect("listen");
     std::thread::scope(|s| {
         let receiver = s.spawn(|| {

@@ -2,8 +2,7 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Body, Buffer, BufferMut, ChannelOptions, ErrorKind, Message, Pool, Receiver, SendError, Sender,
-    Trust,
+    Body, Buffer, ChannelOptions, ErrorKind, Message, Pool, Receiver, SendError, Sender, Trust,
 };
 use tranship_testkit::probe::Access;
 
@@ -31,12 +30,6 @@ fn returned(to: &mut Sender) -> Buffer {
     buf(back(to))
 }
 
-fn written(pool: &Pool, len: usize, byte: u8) -> BufferMut {
-    let mut buf = pool.alloc(len).expect("a buffer");
-    buf.write(0, &vec![byte; len]).expect("inside");
-    buf
-}
-
 /// All of a pool can be had at once, so nobody has any of it.
 #[track_caller]
 fn is_whole(pool: &Pool) {
@@ -47,9 +40,7 @@ fn is_whole(pool: &Pool) {
 fn what_is_passed_back_shows_what_its_receiver_wrote() {
     for trust in LEVELS {
         for len in [10, 3 * CHUNK] {
-            let _dog = dog();
-            let (a, b) = pair();
-            let (mut to, mut from) = link(&a, &b, "x");
+            let (_dog, a, _b, mut to, mut from) = linked();
             let pool = pool_of(&a, trust);
             for round in 0..3u8 {
                 let own = written(&pool, len, round);
@@ -96,8 +87,7 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
 #[test]
 fn it_goes_there_and_back_and_on() {
     for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
+        let (_dog, a, b) = pair();
         let c = join(&a, "c");
         let (mut ab, mut b_in) = link(&a, &b, "ab");
         let (mut bc, mut c_in) = link(&b, &c, "bc");
@@ -153,8 +143,7 @@ fn is_handed_back_once(to: &mut Sender, from: &mut Receiver) {
 #[test]
 fn what_cannot_be_passed_comes_back() {
     for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
+        let (_dog, a, b) = pair();
         let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
         let (mut outward, mut inward) = link(&b, &a, "y");
         let (pool, own) = (pool_of(&a, trust), pool_of(&b, trust));
@@ -209,9 +198,7 @@ fn what_cannot_be_passed_comes_back() {
 #[test]
 fn a_part_is_moved_with_its_whole_slot() {
     for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, _b, mut to, mut from) = linked();
         let pool = pool_of(&a, trust);
         let whole = written(&pool, 4000, 1).freeze();
         let part = whole.slice(100..300);
@@ -237,11 +224,10 @@ fn a_part_is_moved_with_its_whole_slot() {
 /// What its receiver has is a copy, of which nothing is the sender's.
 #[test]
 fn a_copy_is_not_passed() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let copies = pool(&b, 1);
     let options = ChannelOptions::new().snapshots(copies.id());
-    let (mut to, mut from) = link_with_sink(&a, &b, options);
+    let (mut to, mut from) = link_to(&a, &b, "x", options);
     let none = pool_of(&a, Trust::None);
     to.send(written(&none, 100, 1)).expect("move");
     let error = pass_next(&mut from, 0).expect_err("b's own");
@@ -250,27 +236,12 @@ fn a_copy_is_not_passed() {
     assert_eq!(error.unsent.bytes(), Some(&[1; 100][..]));
 }
 
-fn link_with_sink(
-    from: &tranship_core::Domain,
-    to: &tranship_core::Domain,
-    options: ChannelOptions,
-) -> (Sender, Receiver) {
-    let listener = from.listen::<Sender>("x");
-    let listener = listener.expect("listen");
-    std::thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_with::<Receiver>("x", options).expect("open"));
-        let sender = listener.accept().expect("accept");
-        (sender, receiver.join().expect("opener"))
-    })
-}
-
 /// Many at once, from another thread, as fast as both can.
 #[test]
 fn a_stream_of_passes_loses_nothing() {
     const MESSAGES: u64 = 3000;
     for trust in LEVELS {
-        let _dog = dog();
-        let (a, b) = pair();
+        let (_dog, a, b) = pair();
         let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(16));
         let pool = pool_of(&a, trust);
         std::thread::scope(|s| {

@@ -9,9 +9,7 @@ use tranship_core::{ErrorKind, PoolOptions, Trust};
 fn buffers_begin_where_the_alignment_says() {
     for trust in [Trust::Producer, Trust::Half, Trust::Full] {
         for align in [1, 64, 128, 256, 4096, 16 << 10, 64 << 10, 1 << 20] {
-            let _dog = dog();
-            let (a, b) = pair();
-            let (mut to, mut from) = link(&a, &b, "x");
+            let (_dog, a, _b, mut to, mut from) = linked();
             let chunk = (64 << 10).max(align as u64);
             let options = PoolOptions::new(64 * chunk).chunk_bytes(chunk).slots(2048);
             let pool = a
@@ -53,8 +51,7 @@ fn buffers_begin_where_the_alignment_says() {
 /// The bytes of two buffers do not overlap, whatever was rounded.
 #[test]
 fn aligned_buffers_are_apart() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let options = PoolOptions::new(16 << 20)
         .chunk_bytes(1 << 20)
         .align(32 << 10);
@@ -72,8 +69,7 @@ fn aligned_buffers_are_apart() {
 
 #[test]
 fn what_is_no_alignment_is_refused_with_what_would_be() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     for wrong in [0, 3, 96, 128 << 10, 1 << 63] {
         let options = PoolOptions::new(1 << 20).chunk_bytes(64 << 10).align(wrong);
         let error = a.create_pool(options).expect_err("no alignment");
@@ -89,9 +85,7 @@ fn what_is_no_alignment_is_refused_with_what_would_be() {
 
 #[test]
 fn a_pool_is_mapped_within_its_range() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     // They stay: a pool that ends would change the number that is compared below.
     let mut low = Vec::new();
     for pool_of in 0..3 {

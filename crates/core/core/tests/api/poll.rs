@@ -38,8 +38,7 @@ fn may_sleep(receiver: &mut Receiver) -> bool {
 /// Beside a channel alone it is waited for on words, beside a descriptor on descriptors.
 #[test]
 fn a_bell_ends_a_wait_until_it_is_taken() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (_sender, mut receiver) = link(&a, &b, "quiet");
     let (here, _there) = UnixStream::pair().expect("a pair");
     let bell = Bell::new().expect("a bell");
@@ -65,8 +64,7 @@ fn a_bell_ends_a_wait_until_it_is_taken() {
 
 #[test]
 fn poll_finds_the_one_that_has_something() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let mut links: Vec<_> = (0..5).map(|n| link(&a, &b, &format!("s{n}"))).collect();
     let (mut senders, mut receivers): (Vec<_>, Vec<_>) = links.drain(..).unzip();
     let mut all: Vec<_> = receivers.iter_mut().collect();
@@ -95,8 +93,7 @@ fn poll_finds_the_one_that_has_something() {
 /// What it has sent is still to be taken, and then its end.
 #[test]
 fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let other = join(&a, "other");
     let (mut sender, mut receiver) = link(&other, &b, "x");
     let id = other.id();
@@ -122,9 +119,8 @@ fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
 
 #[test]
 fn poll_serves_the_links_of_several_domains() {
-    let _dog = dog();
     // Without helper threads: only `poll` itself can hear that the other domain's link has ended.
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let socket = a.socket_path().expect("socket");
     let c = Domain::builder().name("c").socket(socket).connect();
     let c = c.expect("connect");
@@ -148,8 +144,7 @@ fn poll_serves_the_links_of_several_domains() {
 
 #[test]
 fn poll_serves_more_links_than_the_kernel_waits_on() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let listener = a.listen::<Sender>("many").expect("listen");
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for _ in 0..140 {
@@ -175,8 +170,7 @@ fn poll_serves_more_links_than_the_kernel_waits_on() {
 
 #[test]
 fn one_descriptor_tells_of_every_pollable_link() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let (mut s1, mut r1) = link(&a, &b, "x");
     let (mut s2, mut r2) = link(&a, &b, "y");
     r1.arm().expect("pollable");
@@ -224,8 +218,7 @@ fn one_descriptor_tells_of_every_pollable_link() {
 
 #[test]
 fn the_descriptor_tells_when_a_turn_is_due() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let listener = a.listen::<Sender>("x").expect("listen");
     settle(&a, &mut []);
     thread::scope(|s| {
@@ -242,8 +235,7 @@ fn the_descriptor_tells_when_a_turn_is_due() {
 
 #[test]
 fn one_set_of_channels_listeners_domains_and_descriptors() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut other, mut unused) = link(&a, &b, "y");
     let listener = b.listen::<Receiver>("z").expect("listen");
@@ -300,8 +292,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
 
 #[test]
 fn a_set_waits_for_room_and_for_news() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let wait = |sender: &mut Sender, timeout| {
         let mut items = [PollItem::sender(sender)];
@@ -326,7 +317,7 @@ fn a_set_waits_for_room_and_for_news() {
     let (near, _far) = UnixStream::pair().expect("a socket");
     let mut items = [PollItem::domain(&b), PollItem::writable(&near)];
     assert!(poll_set(&mut items, None).expect("poll").contains(&1));
-    let (bare, _) = bare_pair();
+    let (_bare_dog, bare, _) = bare_pair();
     let listener = bare.listen::<Sender>("l").expect("listen");
     let socket = bare.socket_path().expect("socket");
     thread::scope(|s| {
@@ -343,9 +334,7 @@ fn a_set_waits_for_room_and_for_news() {
 /// A receiver may be waited for in every way, one after the other: none takes another's wake-ups.
 #[test]
 fn ways_to_wait_do_not_disturb_each_other() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let (_dog, _a, b, mut sender, mut receiver) = linked();
     for round in 0..200u64 {
         thread::scope(|s| {
             let sender = &mut sender;

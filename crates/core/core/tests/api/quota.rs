@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use tranship_core::error::{Limit, RefusalCode, Shortage};
+use tranship_core::error::{Limit, RefusalCode};
 use tranship_core::heap::{Heap, HeapOptions};
 use tranship_core::{
     Aggregate, ChannelOptions, Domain, ErrorKind, Pool, PoolId, PoolOptions, Trust,
@@ -14,22 +14,12 @@ use tranship_testkit::{Between, Keeps};
 
 #[test]
 fn a_pool_gets_what_its_quota_says_from_now_on() {
-    let _dog = dog();
-    let (a, admin) = pair();
+    let (_dog, a, admin) = pair();
     let pool = pool(&a, 8);
     let bytes = |chunks: usize| (chunks * CHUNK) as u64;
     let full = |pool: &tranship_core::Pool| {
         let error = pool.alloc_now(CHUNK).expect_err("the quota");
-        assert!(
-            matches!(
-                error.find(),
-                Some(&Shortage {
-                    limit: Limit::Quota,
-                    ..
-                })
-            ),
-            "{error}"
-        );
+        assert_eq!(short(&error), Some(Limit::Quota), "{error}");
     };
     let mut held: Vec<_> = (0..4).map(|_| pool.alloc(CHUNK).expect("room")).collect();
     let set = |chunks| {
@@ -68,8 +58,7 @@ fn a_pool_gets_what_its_quota_says_from_now_on() {
 /// Whatever the quota is now, it may be another one later: only the maximum is for ever.
 #[test]
 fn a_quota_below_a_buffer_is_a_reason_to_wait() {
-    let _dog = dog();
-    let (a, admin) = pair();
+    let (_dog, a, admin) = pair();
     const SEALED: usize = 2 * CHUNK;
     let options = PoolOptions::new(4 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let sealed = options.clone().trust(Trust::None).seal_from(SEALED as u64);
@@ -186,8 +175,7 @@ fn callers_that_wait_leave_the_manager_in_peace() {
 /// The pool that copies go to has a quota, too.
 #[test]
 fn copies_wait_for_a_quota() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let copies = pool(&b, 4);
     let receives = ChannelOptions::new().snapshots(copies.id());
     let (mut to, mut from) = link_with(&a, &b, "x", receives);
@@ -217,8 +205,7 @@ fn copies_wait_for_a_quota() {
 
 #[test]
 fn a_heap_is_asked_to_come_down_to_its_quota() {
-    let _dog = dog();
-    let (a, admin) = pair();
+    let (_dog, a, admin) = pair();
     const MIB: u64 = 1 << 20;
     let heap = Heap::create(&a, HeapOptions::new(8 * MIB)).expect("heap");
     heap.admit(4 * MIB, 4 * MIB).expect("admitted");
@@ -229,7 +216,7 @@ fn a_heap_is_asked_to_come_down_to_its_quota() {
     until(|| heap.pressure() == Some(2 * MIB));
     assert_eq!(heap.quota_bytes(), 2 * MIB);
     let error = heap.admit(1, 1).expect_err("over it");
-    assert!(refusal(&error) == Some(RefusalCode::Quota), "{error}");
+    is_refused(&error, RefusalCode::Quota);
     heap.give_back(3 * MIB);
     assert_eq!(heap.admit(1, 8 * MIB).expect("the rest"), MIB);
     assert_eq!(
@@ -241,19 +228,18 @@ fn a_heap_is_asked_to_come_down_to_its_quota() {
 
 #[test]
 fn what_cannot_be_set_is_refused() {
-    let _dog = dog();
-    let (a, admin) = pair();
+    let (_dog, a, admin) = pair();
     let pool = pool(&a, 2);
     let max = pool.max_bytes();
     let error = admin
         .admin()
         .set_quota(pool.id(), max + 1)
         .expect_err("too much");
-    assert!(refusal(&error) == Some(RefusalCode::BadArgument), "{error}");
+    is_refused(&error, RefusalCode::BadArgument);
     let error = admin
         .admin()
         .set_quota(PoolId(7777), 1)
         .expect_err("nobody's");
-    assert!(refusal(&error) == Some(RefusalCode::NoSuchId), "{error}");
+    is_refused(&error, RefusalCode::NoSuchId);
     assert_eq!(pool.stats().quota_bytes, max);
 }

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Body, BufferId, ChannelOptions, ErrorKind, PollItem, Receiver, Released, Sender, Trust, poll,
+    Body, BufferId, ChannelOptions, ErrorKind, PollItem, Released, Sender, Trust, poll,
 };
 
 #[track_caller]
@@ -19,9 +19,7 @@ fn told(to: &mut Sender) -> (Option<BufferId>, u64) {
 #[test]
 fn the_sender_learns_which_buffer_and_can_have_its_memory() {
     for trust in [Trust::Producer, Trust::Half, Trust::Full] {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, _b, mut to, mut from) = linked();
         let pool = pool_of(&a, trust);
         for moved in [false, true] {
             let mut buf = pool.alloc(4 * CHUNK).expect("all of it");
@@ -45,9 +43,7 @@ fn the_sender_learns_which_buffer_and_can_have_its_memory() {
 /// Only the handle goes that is released.
 #[test]
 fn another_handle_keeps_the_buffer() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let pool = pool_of(&a, Trust::Producer);
     to.send(pool.alloc(4 * CHUNK).expect("all of it").freeze())
         .expect("send");
@@ -64,11 +60,10 @@ fn another_handle_keeps_the_buffer() {
 /// Payloads without a name that both ends know: copies, inline bytes, aggregates.
 #[test]
 fn what_has_no_name_is_told_without() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let copies = pool(&b, 4);
     let options = ChannelOptions::new().snapshots(copies.id());
-    let (mut to, mut from) = link_with_sink(&a, &b, options);
+    let (mut to, mut from) = link_to(&a, &b, "x", options);
     let none = pool_of(&a, Trust::None);
     to.send(none.copy(b"copied").expect("a buffer").freeze())
         .expect("send");
@@ -88,24 +83,9 @@ fn what_has_no_name_is_told_without() {
     uses(&plain, 0);
 }
 
-/// A link whose receiver has these options.
-fn link_with_sink(
-    a: &tranship_core::Domain,
-    b: &tranship_core::Domain,
-    options: ChannelOptions,
-) -> (Sender, tranship_core::Receiver) {
-    let listener = b.listen_with::<Receiver>("x", options).expect("listen");
-    std::thread::scope(|s| {
-        let sender = s.spawn(|| a.open::<Sender>("x").expect("open"));
-        let receiver = listener.accept().expect("accept");
-        (sender.join().expect("no panic"), receiver)
-    })
-}
-
 #[test]
 fn what_cannot_be_told_comes_back() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut other, mut from_other) = link(&a, &b, "y");
     let pool = pool_of(&a, Trust::Producer);
@@ -155,9 +135,7 @@ fn what_cannot_be_told_comes_back() {
 /// Words of all kinds come in their order, and a wait for them ends.
 #[test]
 fn words_come_in_order_and_are_waited_for() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let pool = pool_of(&a, Trust::Producer);
     let now = Some(std::time::Duration::ZERO);
     let ready = poll(&mut [PollItem::control(&mut to)], now).expect("poll");
@@ -201,9 +179,7 @@ fn words_come_in_order_and_are_waited_for() {
 /// It outlives the receiver.
 #[test]
 fn what_it_said_before_it_went_is_there() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let pool = pool_of(&a, Trust::Producer);
     to.send(pool.alloc(10).expect("a buffer").freeze())
         .expect("send");

@@ -1,6 +1,6 @@
 //! Pools that an end removes from a channel.
 
-use crate::kit::{CHUNK, dog, embedded, link, pair, pool, pool_of};
+use crate::kit::*;
 use tranship_core::{
     Body, Buffer, ChannelOptions, ErrorKind, Message, Pool, Receiver, Sender, Trust,
 };
@@ -27,9 +27,7 @@ fn goes(to: &mut Sender, from: &mut Receiver, pool: &Pool) {
 
 #[test]
 fn a_sender_removes_a_pool_and_assigns_it_again() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let (pool, other) = (pool(&a, 4), pool(&a, 4));
     let early = to.remove_pool(pool.id()).expect_err("never assigned");
     assert_eq!(early.kind(), ErrorKind::PoolNotAssigned, "{early}");
@@ -53,9 +51,7 @@ fn a_sender_removes_a_pool_and_assigns_it_again() {
 #[test]
 fn a_receiver_removes_a_pool_for_good() {
     for trust in [Trust::Producer, Trust::Full] {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, _b, mut to, mut from) = linked();
         let (pool, other) = (pool_of(&a, trust), pool(&a, 4));
         to.send((pool.copy(&[5; 50]).expect("a buffer"), 1))
             .expect("move");
@@ -86,8 +82,7 @@ fn a_receiver_removes_a_pool_for_good() {
 
 #[test]
 fn a_receiver_inside_the_process_removes_a_pool_at_once() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     for chooses in [false, true] {
         let name = format!("local:removes-{chooses}");
         let options = match chooses {

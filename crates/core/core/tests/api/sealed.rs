@@ -19,19 +19,6 @@ fn sealing(domain: &Domain, chunks: usize) -> Pool {
     domain.create_pool(options).expect("a pool")
 }
 
-/// A link whose receiver has room for copies in so many chunks.
-fn copying(from: &Domain, to: &Domain, name: &str, chunks: usize) -> (Sender, Receiver, Pool) {
-    let copies = pool(to, chunks);
-    let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = from.listen::<Sender>(name).expect("listen");
-    let (sender, receiver) = std::thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_with::<Receiver>(name, options).expect("open"));
-        let sender = listener.accept().expect("accept");
-        (sender, receiver.join().expect("opener"))
-    });
-    (sender, receiver, copies)
-}
-
 /// The file that is mapped there.
 fn file_at(at: *const u8) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
@@ -57,8 +44,7 @@ fn counted(domain: &Domain, pool: &Pool) -> u64 {
 
 #[test]
 fn a_large_buffer_is_the_same_memory_and_nobody_can_write_it() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from, copies) = copying(&a, &b, "x", 1);
     let none = sealing(&a, 6);
     for len in [LARGE, CHUNK, CHUNK + 1, 3 * CHUNK] {
@@ -104,8 +90,7 @@ fn a_large_buffer_is_the_same_memory_and_nobody_can_write_it() {
 /// At level `none` a send shows a pool to the domain of its first receiver alone.
 #[test]
 fn a_receiver_that_was_sent_nothing_maps_nothing() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let (mut to_b, mut at_b, _copies) = copying(&a, &b, "ab", 1);
     let (mut beside, mut at_beside, _copies) = copying(&a, &b, "ab2", 1);
@@ -144,8 +129,7 @@ fn a_receiver_that_was_sent_nothing_maps_nothing() {
 /// A receiver that did not take the pool has not seen it.
 #[test]
 fn a_refused_pool_goes_to_another_reader() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let (mut to_b, _at_b) = link(&a, &b, "ab");
     let (mut to_c, mut at_c, _copies) = copying(&a, &c, "ac", 1);
@@ -160,8 +144,7 @@ fn a_refused_pool_goes_to_another_reader() {
 
 #[test]
 fn what_was_never_sent_stays_writable() {
-    let _dog = dog();
-    let (a, _b) = pair();
+    let (_dog, a, _b) = pair();
     let none = sealing(&a, 2);
     let frozen = filled(&none, LARGE, 1);
     let copy = frozen.clone();
@@ -180,8 +163,7 @@ fn what_was_never_sent_stays_writable() {
 /// One after the other, in a pool that has room for two.
 #[test]
 fn memory_comes_back_for_the_next_one() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from, _copies) = copying(&a, &b, "x", 1);
     let none = sealing(&a, 2);
     for round in 0..40u8 {
@@ -200,8 +182,7 @@ fn memory_comes_back_for_the_next_one() {
 
 #[test]
 fn one_is_sealed_once_for_all_and_travels_on() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let (mut to_b, mut at_b, _copies_b) = copying(&a, &b, "ab", 1);
     let (mut to_c, mut at_c, _copies_c) = copying(&a, &c, "ac", 1);
@@ -237,8 +218,7 @@ fn one_is_sealed_once_for_all_and_travels_on() {
 
 #[test]
 fn pieces_of_aggregates_are_sealed_and_mapped_side_by_side() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from, copies) = copying(&a, &b, "x", 1);
     let none = sealing(&a, 6);
     let mut all = Aggregate::new();
@@ -264,8 +244,7 @@ fn pieces_of_aggregates_are_sealed_and_mapped_side_by_side() {
 /// Nobody can write it, so giving it away is sharing it: also the receiver reads it where it is.
 #[test]
 fn one_that_is_given_away_is_shared() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from, copies) = copying(&a, &b, "x", 2);
     let none = sealing(&a, 2);
     let mut large = none.alloc(CHUNK).expect("room");
@@ -289,8 +268,7 @@ fn one_that_is_given_away_is_shared() {
 /// Inside a process, and wherever bytes are carried, nothing is sealed.
 #[test]
 fn a_channel_inside_the_process_seals_nothing() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let copies = pool(&a, 2);
     let options = ChannelOptions::new().snapshots(copies.id());
     let listener = a.listen_with::<Receiver>("local:x", options);
@@ -308,8 +286,7 @@ fn a_channel_inside_the_process_seals_nothing() {
 
 #[test]
 fn a_full_ring_is_found_before_anything_is_sealed() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut to, mut from, _copies) = copying(&a, &b, "x", 1);
     let none = sealing(&a, 2);
     to.assign(&none).expect("assign");
@@ -354,8 +331,7 @@ fn the_default_chunk_holds_one() {
 /// Half of the pool is free, but no two chunks that follow each other.
 #[test]
 fn no_gap_is_long_enough() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let none = sealing(&a, 4);
     let alloc = || Some(none.alloc_now(CHUNK).expect("room"));
     let mut held = [alloc(), alloc(), alloc(), alloc()];

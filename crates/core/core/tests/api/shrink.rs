@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::time::{Duration, Instant};
-use tranship_core::error::{Limit, Shortage};
+use tranship_core::error::Limit;
 use tranship_core::{Domain, ErrorKind, Pool, PoolOptions};
 use tranship_manager::{Config, PressureConfig};
 
@@ -122,16 +122,8 @@ fn a_pool_that_cannot_begin_with_what_it_is_to_have_is_none() {
     let second = || a.create_pool(options(6).preallocate(6 * CHUNK as u64));
     let error = second().expect_err("no room");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
-    assert!(
-        matches!(
-            error.find(),
-            Some(Shortage {
-                limit: Limit::Total { .. },
-                ..
-            })
-        ),
-        "{error}"
-    );
+    let limit = short(&error);
+    assert!(matches!(limit, Some(Limit::Total { .. })), "{error}");
     let error = a.create_pool(options(2).preallocate(3 * CHUNK as u64));
     assert_eq!(error.expect_err("nonsense").kind(), ErrorKind::BadArgument);
     drop(first);

@@ -4,31 +4,16 @@ use crate::kit::*;
 use std::time::Duration;
 use tranship_core::error::{Awaited, RefusalCode, TimedOut, TooLarge};
 use tranship_core::{
-    Aggregate, Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender, Trust,
+    Aggregate, Body, ChannelOptions, ErrorKind, PoolOptions, Receiver, Sender, Trust,
 };
-
-/// A link that copies into a pool of so many chunks.
-fn copying(from: &Domain, to: &Domain, chunks: usize) -> (Sender, Receiver, Pool) {
-    let copies = pool(to, chunks);
-    let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = from.listen::<Sender>("x").expect("listen");
-    let (sender, receiver) = std::thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_with::<Receiver>("x", options).expect("open"));
-        let sender = listener.accept().expect("accept");
-        (sender, receiver.join().expect("opener"))
-    });
-    (sender, receiver, copies)
-}
 
 #[test]
 fn who_has_no_room_for_copies_takes_no_such_pool() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, _from) = link(&a, &b, "x");
+    let (_dog, a, b, mut to, _from) = linked();
     let none = pool_of(&a, Trust::None);
     let error = to.send(filled(&none, 8, 1)).expect_err("no place");
     assert_eq!(error.kind(), ErrorKind::ChannelTrust, "{error}");
-    assert_eq!(refusal(&error.error), Some(RefusalCode::Trust));
+    is_refused(&error.error, RefusalCode::Trust);
     // Another domain's pool is no place either.
     let options = ChannelOptions::new().snapshots(none.id());
     let listener = a.listen::<Sender>("y").expect("listen");
@@ -42,9 +27,8 @@ fn who_has_no_room_for_copies_takes_no_such_pool() {
 
 #[test]
 fn a_copy_is_the_receivers_own() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from, copies) = copying(&a, &b, 4);
+    let (_dog, a, b) = pair();
+    let (mut to, mut from, copies) = copying(&a, &b, "x", 4);
     let none = pool_of(&a, Trust::None);
     let mut held = Vec::new();
     for round in 0..20u8 {
@@ -82,15 +66,15 @@ fn a_copy_is_the_receivers_own() {
 
 #[test]
 fn everything_is_copied_and_nothing_else() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from, copies) = copying(&a, &b, 4);
+    let (_dog, a, b) = pair();
+    let (mut to, mut from, copies) = copying(&a, &b, "x", 4);
     let (none, shown) = (pool_of(&a, Trust::None), pool_of(&a, Trust::Producer));
     for round in 0..50u8 {
-        let mut pieces = Aggregate::new();
-        pieces.push_back(filled(&none, 3000, round)).expect("room");
-        pieces.push_back(filled(&shown, 100, round)).expect("room");
-        pieces.push_back(filled(&none, 0, round)).expect("room");
+        let pieces = pieces([
+            filled(&none, 3000, round),
+            filled(&shown, 100, round),
+            filled(&none, 0, round),
+        ]);
         to.send(pieces).expect("send");
         to.send(filled(&shown, 200, round)).expect("send");
         to.send(&[round]).expect("send");
@@ -114,9 +98,8 @@ fn everything_is_copied_and_nothing_else() {
 
 #[test]
 fn without_room_a_message_stays_the_next_one() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from, copies) = copying(&a, &b, 1);
+    let (_dog, a, b) = pair();
+    let (mut to, mut from, copies) = copying(&a, &b, "x", 1);
     let none = pool_of(&a, Trust::None);
     to.send(filled(&none, CHUNK, 1)).expect("send");
     to.send(filled(&none, CHUNK, 2)).expect("send");
@@ -142,10 +125,9 @@ fn without_room_a_message_stays_the_next_one() {
 
 #[test]
 fn what_is_larger_than_the_pool_for_copies_is_an_error() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     for parts in [1, 3] {
-        let (mut to, mut from, _copies) = copying(&a, &b, 1);
+        let (mut to, mut from, _copies) = copying(&a, &b, "x", 1);
         let none = pool_of(&a, Trust::None);
         let mut pieces = Aggregate::new();
         let part = filled(&none, CHUNK, 1);
@@ -175,8 +157,7 @@ fn what_is_larger_than_the_pool_for_copies_is_an_error() {
 /// Each channel of one listener has a pool by itself. A receiver that keeps all its buffers holds up no other receiver.
 #[test]
 fn channels_with_arrivals_copy_to_pools_of_their_own() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let options = ChannelOptions::new().arrivals(PoolOptions::new(128 << 10).chunk_bytes(64 << 10));
     let listener = b.listen_with::<Receiver>("x", options).expect("listen");
     let none = pool_of(&a, Trust::None);
@@ -207,9 +188,7 @@ fn channels_with_arrivals_copy_to_pools_of_their_own() {
 
 #[test]
 fn a_pool_knows_how_many_of_its_buffers_somebody_has() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let pool = pool(&a, 4);
     assert_eq!(pool.in_use(), 0);
     let here = pool.alloc(100).expect("memory");

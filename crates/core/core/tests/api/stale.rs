@@ -6,8 +6,7 @@ use std::thread;
 /// A writer that has not heard yet that a reader left can collect nothing: it finds all of it as soon as it has.
 #[test]
 fn what_could_not_be_judged_is_not_forgotten() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let pool = pool(&a, 1);
     let (mut sender, mut receiver) = link(&a, &b, "x");
     thread::scope(|s| {

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::cell::Cell;
 use std::rc::Rc;
-use tranship_core::{Aggregate, Body, Buffer, Pool, Receiver, Sender};
+use tranship_core::{Body, Buffer, Pool, Receiver, Sender};
 use tranship_sys::crash;
 
 /// Does something, and where it reaches that point the writer wants the whole pool: it gets nothing.
@@ -52,8 +52,7 @@ fn with_a_clone_left(sender: &mut Sender, buf: Buffer, _: &Pool) {
 }
 
 fn in_an_aggregate(sender: &mut Sender, buf: Buffer, lists: &Pool) {
-    let mut aggregate = Aggregate::new();
-    aggregate.push_back(buf).expect("room");
+    let mut aggregate = pieces([buf]);
     aggregate.set_list_pool(lists);
     sender.send(aggregate).expect("send");
 }
@@ -69,8 +68,7 @@ fn travels(
     first: &'static [&'static str],
     receipt: &'static [&'static str],
 ) {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let c = join(&a, "c");
     let lists = [&a, &b, &c].map(|domain| crate::kit::pool(domain, 1));
     let pool = pool(&a, 1);

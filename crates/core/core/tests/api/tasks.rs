@@ -10,8 +10,7 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::error::BadName;
 use tranship_core::{
-    Aggregate, Body, ChannelOptions, ErrorKind, Message, Outcome, Receiver, SendError, Sender,
-    WhenFull,
+    Body, ChannelOptions, ErrorKind, Message, Outcome, Receiver, SendError, Sender, WhenFull,
 };
 use tranship_testkit::Random;
 
@@ -39,9 +38,8 @@ fn once<F: Future + Unpin>(future: &mut F, woken: &Arc<Woken>) -> Poll<F::Output
 
 #[test]
 fn what_comes_is_awaited() {
-    let _dog = dog();
     // Nobody but the tasks' own threads hears the manager.
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let (sender, mut receiver) = link(&a, &b, "x");
     thread::scope(|s| {
         s.spawn(|| {
@@ -73,9 +71,7 @@ fn what_comes_is_awaited() {
 
 #[test]
 fn a_dropped_receive_has_taken_nothing() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let (_dog, _a, _b, mut sender, mut receiver) = linked();
     let woken = Arc::new(Woken::default());
     for round in 0..50u64 {
         let mut waits = receiver.recv_async();
@@ -132,9 +128,7 @@ impl PutDown {
 
 #[test]
 fn what_comes_before_the_sleep_is_found() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let (_dog, a, b, mut sender, mut receiver) = linked();
     let (mut full, slow) = link_with(&a, &b, "y", ChannelOptions::new().lines(2));
     for n in 0..2 {
         full.send((b"", n)).expect("room");
@@ -174,8 +168,7 @@ fn waits_for_room(waits: &mut (impl Future + Unpin), woken: &Arc<Woken>) {
 
 #[test]
 fn a_dropped_send_leaves_its_message_with_the_sender() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let pool = pool(&a, 4);
     sender.assign(&pool).expect("assigned");
@@ -199,8 +192,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     drop(waits);
     let unsent = sender.take_unsent().expect("it comes back");
     assert_eq!(unsent.into_buffer_mut().expect("ours")[..], [3; 100]);
-    let mut pieces = Aggregate::new();
-    pieces.push_back(filled(&pool, 10, 4)).expect("room");
+    let pieces = pieces([filled(&pool, 10, 4)]);
     let mut waits = sender.send_async(pieces);
     waits_for_room(&mut waits, &woken);
     drop(waits);
@@ -243,8 +235,7 @@ fn until_gone(
 
 #[test]
 fn an_awaited_send_drops_as_the_channel_says() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let two = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", two);
     for (word, outcome) in [
@@ -267,8 +258,7 @@ fn an_awaited_send_drops_as_the_channel_says() {
 
 #[test]
 fn who_waits_for_consent_is_woken_by_it() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
+    let (_dog, a, b) = bare_pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new());
     let (first, second) = (pool(&a, 1), pool(&a, 1));
     let woken = Arc::new(Woken::default());
@@ -316,8 +306,7 @@ async fn receiver_agrees(
 /// A future that is dropped after the manager was asked leaves the connection to the next one.
 #[test]
 fn connections_are_awaited_and_none_is_lost() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let sources = a.listen::<Sender>("sources").expect("listen");
     let sinks = a.listen::<Receiver>("sinks").expect("listen");
     thread::scope(|s| {
@@ -367,8 +356,7 @@ fn connections_are_awaited_and_none_is_lost() {
 #[test]
 fn openings_are_awaited() {
     const NAMES: usize = 8;
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let woken = Arc::new(Woken::default());
     let mut waits: Vec<_> = (0..NAMES)
         .map(|n| b.open_async::<Sender>(&format!("name-{n}"), ChannelOptions::new()))
@@ -416,8 +404,7 @@ fn openings_are_awaited() {
 
 #[test]
 fn a_send_has_its_forms() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let two = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", two);
     let pool = pool(&a, 4);
@@ -449,9 +436,8 @@ fn a_send_has_its_forms() {
 /// Many tasks, in all forms, on few lines: a wake-up that is lost leaves somebody asleep, under the watchdog.
 #[test]
 fn no_wake_up_is_lost() {
-    let _dog = dog();
     let mut random = Random::printed("no_wake_up_is_lost");
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let links: Vec<_> = (0..4)
         .map(|n| link_with(&a, &b, &format!("l{n}"), ChannelOptions::new().lines(2)))

@@ -9,8 +9,7 @@ use tranship_testkit::{Random, payload};
 
 #[test]
 fn threads_of_one_domain_ask_for_the_managers_state_at_once() {
-    let _dog = dog();
-    let (a, _b) = pair();
+    let (_dog, a, _b) = pair();
     thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| (0..50).for_each(|_| drop(a.admin().stat().expect("the state"))));
@@ -20,9 +19,8 @@ fn threads_of_one_domain_ask_for_the_managers_state_at_once() {
 
 #[test]
 fn threads_allocate_send_and_drop_clones_and_contents_hold() {
-    let _dog = dog();
     let random = Random::printed("threads");
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 12);
     let rounds = 3000;
     let links: Vec<_> = (0..3).map(|n| link(&a, &b, &format!("t{n}"))).collect();
@@ -81,8 +79,7 @@ fn threads_allocate_send_and_drop_clones_and_contents_hold() {
 
 #[test]
 fn writers_that_block_on_each_other_all_finish() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     // Far too little for all at once.
     let pool = pool(&a, 2);
     thread::scope(|s| {
@@ -110,8 +107,7 @@ fn writers_that_block_on_each_other_all_finish() {
 
 #[test]
 fn a_buffer_may_be_filled_frozen_and_dropped_by_different_threads() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let pool = pool(&a, 4);
     let options = ChannelOptions::new().when_full(WhenFull::Wait);
     let (sender, mut receiver) = link_with(&a, &b, "x", options);
@@ -140,8 +136,7 @@ fn a_buffer_may_be_filled_frozen_and_dropped_by_different_threads() {
 /// its last handle went, for it may be somebody else's by then.
 #[test]
 fn own_buffers_that_come_back_go_in_any_thread() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     // Few buffers in turn: almost every allocation is a collection.
     let pool = pool(&a, 1);
     pool.allow_forward(b.id()).expect("allow");

@@ -13,9 +13,7 @@ fn who_can_write() {
         (Trust::Producer, Access::Read),
         (Trust::Full, Access::ReadWrite),
     ] {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, _b, mut to, mut from) = linked();
         let pool = pool_of(&a, trust);
         assert_eq!(pool.trust(), trust);
         let buf = pool.copy(b"some bytes").expect("a buffer").freeze();
@@ -43,9 +41,7 @@ fn a_large_buffer_with_holes_is_refused() {
         (Trust::Full, true),
         (Trust::Half, false),
     ] {
-        let _dog = dog();
-        let (a, b) = pair();
-        let (mut to, mut from) = link(&a, &b, "x");
+        let (_dog, a, _b, mut to, mut from) = linked();
         let pool = pool_of(&a, trust);
         let len = 3 * CHUNK;
         // The reader has the chunks, and found them whole.
@@ -71,9 +67,7 @@ fn a_large_buffer_with_holes_is_refused() {
 /// At `half` each domain can do with a buffer's pages what it is to do with them at the moment, and nothing else.
 #[test]
 fn at_half_what_is_not_to_be_touched_faults() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let pool = pool_of(&a, Trust::Half);
     let mut buf = pool.alloc(10).expect("a buffer");
     buf.write(0, b"some bytes").expect("inside");
@@ -124,9 +118,7 @@ fn at_half_what_is_not_to_be_touched_faults() {
 /// A domain that has moved a buffer on cannot touch it, however often the buffer goes and comes back.
 #[test]
 fn at_half_what_came_back_and_goes_again_faults_again() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     let pool = pool_of(&a, Trust::Half);
     for _ in 0..5 {
         let mut buf = pool.alloc(10).expect("a buffer");
@@ -147,9 +139,7 @@ fn at_half_what_came_back_and_goes_again_faults_again() {
 
 #[test]
 fn bytes_are_written_in_place_by_who_may_write_them() {
-    let _dog = dog();
-    let (a, b) = pair();
-    let (mut to, mut from) = link(&a, &b, "x");
+    let (_dog, a, _b, mut to, mut from) = linked();
     for trust in [Trust::Producer, Trust::Half, Trust::Full] {
         let pool = pool_of(&a, trust);
         let mut buf = pool.alloc(100).expect("a buffer");
@@ -225,8 +215,7 @@ fn memory_that_others_write_has_no_slices() {
 
 #[test]
 fn a_receiver_takes_the_levels_that_it_says() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let options = ChannelOptions::new().accept_trust([Trust::Producer]);
     let (mut to, mut from) = link_with(&a, &b, "x", options);
     let full = pool_of(&a, Trust::Full);

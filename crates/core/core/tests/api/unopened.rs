@@ -70,8 +70,7 @@ fn it_takes_what_a_dead_writer_had_sent() {
 /// A buffer came by one channel and goes back by another, by which its pool came a moment ago.
 #[test]
 fn what_goes_back_waits_until_its_pool_is_open() {
-    let _dog = dog();
-    let source = embedded();
+    let (_dog, source) = watched();
     let (sink, between) = join_behind(&source.socket_path().expect("socket"), Keeps::Nothing);
     let pool = pool(&source, 1);
     let (mut first, mut from_first) = link(&source, &sink, "first");

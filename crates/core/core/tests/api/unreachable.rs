@@ -20,8 +20,7 @@ child!(
 #[test]
 fn a_socket_that_this_user_may_not_use_is_an_error_of_its_own() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
+    let (dir, path) = place();
     let manager = Domain::builder().socket(&path).embedded();
     let _manager = manager.expect("embedded");
     // Root may do everything, so somebody else tries; anybody else is kept out by his own folder, too.

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tranship_core::{ChannelOptions, Domain, Sender, WhenFull};
 use tranship_manager::page::{Reader, Snapshot};
-use tranship_manager::{Config, Embedded};
 use tranship_proto::{ChannelStat, StatRecord};
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -49,8 +48,7 @@ fn names(said: &Snapshot) -> usize {
 
 #[test]
 fn who_awaits_room_is_seen_and_then_not_any_more() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let options = ChannelOptions::new().lines(2);
     let (mut sender, mut receiver) = link_with(&a, &b, "narrow", options);
     let mut reader = reader(&a);
@@ -75,8 +73,7 @@ fn who_awaits_room_is_seen_and_then_not_any_more() {
 
 #[test]
 fn who_drops_what_has_no_room_stalls_and_waits_for_nobody() {
-    let _dog = dog();
-    let (a, b) = pair();
+    let (_dog, a, b) = pair();
     let options = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
     let (mut sender, _receiver) = link_with(&a, &b, "narrow", options);
     for _ in 0..5 {
@@ -93,8 +90,7 @@ fn who_drops_what_has_no_room_stalls_and_waits_for_nobody() {
 /// More records than the first file has room for: another file takes its place, and a reader of the old file finds it.
 #[test]
 fn a_page_that_grows_is_found_by_who_has_it_open() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let mut reader = reader(&a);
     assert_eq!(names(&reader.look(PATIENCE).unwrap_or_default()), 0);
     let listeners: Vec<_> = (0..600)
@@ -108,9 +104,8 @@ fn a_page_that_grows_is_found_by_who_has_it_open() {
 #[test]
 fn a_manager_that_is_started_anew_has_a_new_page() {
     let _dog = dog();
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("m.sock");
-    let start = || Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let (_dir, path) = place();
+    let start = || a_manager(&path);
     let first = start();
     let mut reader = open(&path);
     let mut instance = || loop {
@@ -135,8 +130,7 @@ fn a_manager_that_is_started_anew_has_a_new_page() {
 /// A reader that opens the page without pause gets no more pages than one that opens it four times a second.
 #[test]
 fn who_asks_all_the_time_gets_four_pages_a_second() {
-    let _dog = dog();
-    let a = embedded();
+    let (_dog, a) = watched();
     let socket = a.socket_path().expect("a socket");
     let page = tranship_manager::page::path_of(&socket);
     let mut reader = reader(&a);
