@@ -1,5 +1,9 @@
 //! Calls between two domains of one manager.
 
+#[path = "all/kit.rs"]
+mod kit;
+
+use kit::{beside, domains, serves, watched};
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 use std::pin::pin;
@@ -19,19 +23,6 @@ use tranship_testkit::{Watchdog, block_on, unpark, until};
 
 const MIB: usize = 1 << 20;
 
-fn pair() -> (Domain, Domain) {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    let a = a.expect("embedded");
-    let b = join(&a, "b");
-    (a, b)
-}
-
-fn join(first: &Domain, name: &str) -> Domain {
-    let path = first.socket_path().expect("socket");
-    let builder = Domain::builder().name(name).socket(path);
-    builder.helper_thread(true).connect().expect("connect")
-}
-
 /// A service and one client of it. While the client connects a worker has to be there.
 fn connect(domains: &(Domain, Domain), address: &str) -> (Service, Client) {
     connect_with(domains, address, ServiceOptions::new())
@@ -43,30 +34,19 @@ fn connect_with(
     options: ServiceOptions,
 ) -> (Service, Client) {
     let service = a.serve_with(address, options.clone()).expect("serve");
-    let client = thread::scope(|s| {
-        let client = s.spawn(|| b.client_with(address, options).expect("client"));
-        while !client.is_finished() {
-            let none = service.try_recv().expect("try_recv");
-            assert!(none.is_none());
-            thread::yield_now();
-        }
-        client.join().expect("client")
-    });
+    let open = || b.client_with(address, options).expect("client");
+    let client = beside(&service, open);
     (service, client)
 }
 
-/// Serves until the last client is gone, or the request is `stop`.
+/// Answers each request with its bytes, until it is `stop`.
 fn echo(service: &Service) {
-    loop {
-        let request = service.recv().expect("recv");
+    serves(service, |request| {
         let bytes = request.to_vec();
-        if bytes == b"stop" {
-            return request.reply(b"").expect("reply");
-        }
         let mut reply = request.alloc(bytes.len()).expect("alloc");
         reply.write(0, &bytes).expect("write");
         request.reply(reply).expect("reply");
-    }
+    });
 }
 
 fn broken(failed: CallError<impl Sized>) -> tranship_core::Error {
@@ -79,8 +59,7 @@ fn broken(failed: CallError<impl Sized>) -> tranship_core::Error {
 
 #[test]
 fn errors_are_values_and_a_request_let_go_is_one() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let (service, client) = connect(&domains, "resize");
     let worker = thread::spawn(move || {
         service
@@ -131,7 +110,7 @@ fn errors_are_values_and_a_request_let_go_is_one() {
 fn a_service_that_ends_in_order_did_nothing_for_calls_that_no_worker_took() {
     let _dog = Watchdog::new();
     for address in ["work", "local:work"] {
-        let domains = pair();
+        let domains = domains();
         let (service, client) = connect(&domains, address);
         let begin = |what| client.begin(what).expect("begin");
         let (taken, read) = (begin(b"a"), begin(b"b"));
@@ -151,8 +130,7 @@ fn a_service_that_ends_in_order_did_nothing_for_calls_that_no_worker_took() {
 
 #[test]
 fn deadlines_travel_along_and_late_calls_are_not_begun() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let (service, client) = connect(&domains, "x");
     // No worker takes it.
     let error = broken(
@@ -202,8 +180,7 @@ fn deadlines_travel_along_and_late_calls_are_not_begun() {
 
 #[test]
 fn answers_find_their_calls_in_any_order() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let options = ServiceOptions::new().lines(16);
     let (service, client) = connect_with(&domains, "x", options);
     let calls: Vec<_> = (0..8u8)
@@ -237,8 +214,7 @@ fn answers_find_their_calls_in_any_order() {
 
 #[test]
 fn tasks_await_calls_and_requests() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let service = domains.0.serve("x").expect("serve");
     let begun = Arc::new(AtomicBool::new(false));
     let has_begun = Arc::clone(&begun);
@@ -303,8 +279,7 @@ fn tasks_await_calls_and_requests() {
 
 #[test]
 fn a_caller_that_waits_for_the_sender_does_not_wait_for_a_reply() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let (service, client) = connect(&domains, "x");
     // Calls that nobody answers yet, and allocations, take the sender in turns.
     thread::scope(|s| {
@@ -324,8 +299,7 @@ fn a_caller_that_waits_for_the_sender_does_not_wait_for_a_reply() {
 
 #[test]
 fn a_user_has_so_many_clients() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let options = ServiceOptions::new().clients_per_user(2);
     let service = domains.0.serve_with("x", options).expect("serve");
     let worker = thread::spawn(move || echo(&service));
@@ -352,8 +326,7 @@ fn a_user_has_so_many_clients() {
 
 #[test]
 fn a_client_waits_for_its_service() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let soon = ServiceOptions::new().timeout(Duration::from_millis(20));
     let error = domains.1.client_with("x", soon.clone()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
@@ -372,39 +345,21 @@ fn a_client_waits_for_its_service() {
 
 #[test]
 fn types_are_compared_and_a_failed_call_gives_its_payload_back() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let typed = |reply: &str| ServiceOptions::new().types("Image", reply);
     let (service, client) = connect_with(&domains, "x", typed("Thumbnail"));
-    thread::scope(|s| {
-        let other = s.spawn(|| domains.1.client_with("x", typed("Preview")));
-        until(|| {
-            assert!(service.try_recv().expect("try_recv").is_none());
-            other.is_finished()
+    for options in [typed("Preview"), ServiceOptions::new()] {
+        let error = beside(&service, || {
+            domains.1.client_with("x", options).unwrap_err()
         });
-        let error = other.join().expect("client").unwrap_err();
         assert!(error.find::<TypeMismatch>().is_some(), "{error}");
-        let bytes = s.spawn(|| domains.1.client("x"));
-        until(|| {
-            assert!(service.try_recv().expect("try_recv").is_none());
-            bytes.is_finished()
-        });
-        let error = bytes.join().expect("client").unwrap_err();
-        assert!(error.find::<TypeMismatch>().is_some(), "{error}");
-    });
+    }
     // The service takes no pools of that level.
     let full = domains
         .1
         .create_pool(PoolOptions::new(MIB as u64).trust(Trust::None));
     let image = full.expect("pool").alloc(100).expect("alloc").freeze();
-    let refused = thread::scope(|s| {
-        let caller = s.spawn(|| client.call(image).unwrap_err());
-        until(|| {
-            assert!(service.try_recv().expect("try_recv").is_none());
-            caller.is_finished()
-        });
-        caller.join().expect("caller")
-    });
+    let refused = beside(&service, || client.call(image).unwrap_err());
     match refused {
         CallError::Unsent(failed) => {
             assert_eq!(
@@ -420,8 +375,7 @@ fn types_are_compared_and_a_failed_call_gives_its_payload_back() {
 /// Seen failing: `Request::alloc` waited with the sender of the answers locked, and the hall waited for that lock.
 #[test]
 fn a_client_that_keeps_its_answers_does_not_stop_others() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let options = ServiceOptions::new().pool(PoolOptions::new(MIB as u64));
     let (service, client) = connect_with(&domains, "x", options);
     let (short, over) = (
@@ -516,8 +470,7 @@ fn spoil(domain: &Domain, name: &str, lines: usize) {
 /// Seen failing: the error of that client's half was one of `Listener::accept` and of `Service::recv`.
 #[test]
 fn a_client_that_spoils_its_half_is_no_error_of_the_service() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let open = |name: &'static str, lines: u32| {
         let (b, options) = (domains.1.clone(), ChannelOptions::new().lines(lines));
         let options = options.timeout(Duration::from_secs(5));
@@ -551,24 +504,11 @@ fn a_client_that_spoils_its_half_is_no_error_of_the_service() {
 /// Seen failing: each answer waited 1 s for room, and the client was kept.
 #[test]
 fn a_client_that_takes_no_answers_is_given_up() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let service = domains.0.serve("x").expect("serve");
-    let worker = thread::spawn(move || {
-        loop {
-            let request = service.recv().expect("recv");
-            let is_stop = request.to_vec() == b"stop";
-            let _ = request.reply(b"");
-            if is_stop {
-                break;
-            }
-        }
-    });
-    let mut requests: Sender = domains.1.open("x").expect("open");
-    let mut replies: Receiver = domains.1.open("x/replies").expect("open");
-    requests.send((b"", 1)).expect("number");
-    replies.send_back((b"", 1)).expect("number");
-    assert_eq!(replies.recv().expect("welcome").word, 0);
+    let work = |request: Request| drop(request.reply(b""));
+    let worker = thread::spawn(move || serves(&service, work));
+    let (mut requests, mut replies) = kit::by_hand(&domains.1, &ChannelOptions::new());
     let mut call = 0;
     let error = loop {
         match requests.send((b"x", call)) {

@@ -1,21 +1,11 @@
 //! Many items within one call, either way.
 
+use crate::kit::{self, beside, domains, serves, streams, watched};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Domain, ErrorKind, Listener, Receiver, Sender};
-use tranship_service::{
-    CallError, CallOptions, Client, Request, Service, ServiceOptions, Services,
-};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Listener, Receiver, Sender};
+use tranship_service::{CallError, Client, Request, ServiceOptions, Services};
 use tranship_testkit::{Watchdog, block_on};
-
-fn domains() -> (Domain, Domain) {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    let a = a.expect("embedded");
-    let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path);
-    let b = b.helper_thread(true).connect().expect("connect");
-    (a, b)
-}
 
 /// A service with a worker, and a client of it.
 fn with_worker(
@@ -23,21 +13,9 @@ fn with_worker(
 ) -> (Domain, Domain, Client, thread::JoinHandle<()>) {
     let (a, b) = domains();
     let service = a.serve("x").expect("serve");
-    let worker = thread::spawn(move || {
-        loop {
-            let request = service.recv().expect("recv");
-            match request.to_vec().as_slice() {
-                b"stop" => return request.reply(b"").expect("reply"),
-                _ => work(request),
-            }
-        }
-    });
+    let worker = thread::spawn(move || serves(&service, work));
     let client = b.client("x").expect("client");
     (a, b, client, worker)
-}
-
-fn streams() -> CallOptions {
-    CallOptions::new().streams()
 }
 
 /// Doubles each item as it comes; then says how many there were.
@@ -57,16 +35,9 @@ fn double(request: Request) {
 /// One thread does all: the client's items and the service's stop at the window, and go on.
 #[test]
 fn a_sender_waits_for_the_other_side_and_an_answer_frees_it() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let service = a.serve("x").expect("serve");
-    let client = thread::scope(|s| {
-        let client = s.spawn(|| b.client("x").expect("client"));
-        while !client.is_finished() {
-            assert!(service.try_recv().expect("recv").is_none());
-        }
-        client.join().expect("client")
-    });
+    let client = beside(&service, || b.client("x").expect("client"));
     let call = client.begin_with(b"", streams().timeout(Duration::from_secs(3600)));
     let call = call.expect("begin");
     let request = service.recv().expect("request");
@@ -133,22 +104,16 @@ fn waiting_for_the_answer_lets_go_of_items() {
 /// Many calls with streams share few lines, and workers that wait for items give way to workers that wait for requests.
 #[test]
 fn many_streams_of_several_clients_and_workers() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let options = ServiceOptions::new().lines(32);
     let service = a.serve_with("x", options.clone()).expect("serve");
-    let work = |service: Service| {
-        while let Ok(request) = service.recv() {
-            match request.to_vec().as_slice() {
-                b"stop" => return request.reply(b"").expect("reply"),
-                b"plain" => request.reply(b"plain").expect("reply"),
-                _ => double(request),
-            }
-        }
+    let work = |request: Request| match request.to_vec().as_slice() {
+        b"plain" => request.reply(b"plain").expect("reply"),
+        _ => double(request),
     };
     let workers = [(); 3].map(|()| {
         let service = service.clone();
-        thread::spawn(move || work(service))
+        thread::spawn(move || serves(&service, work))
     });
     let clients = [(); 2].map(|()| b.client_with("x", options.clone()).expect("client"));
     thread::scope(|s| {
@@ -179,8 +144,7 @@ fn many_streams_of_several_clients_and_workers() {
 
 #[test]
 fn tasks_send_and_take_items() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let service = a.serve("x").expect("serve");
     let worker = thread::spawn(move || {
         block_on(async {
@@ -230,11 +194,7 @@ fn a_client_that_breaks_the_rules_is_given_up() {
     let (not_request, stream) = (1u64 << 63, 1u64 << 23);
     let item = not_request | 1 << 16;
     for lie in [item, not_request | 77 << 16] {
-        let mut requests: Sender = b.open("x").expect("open");
-        let mut replies: Receiver = b.open("x/replies").expect("open");
-        requests.send((b"", 1)).expect("number");
-        replies.send_back((b"", 1)).expect("number");
-        assert_eq!(replies.recv().expect("welcome").word, 0);
+        let (mut requests, _replies) = kit::by_hand(&b, &ChannelOptions::new());
         requests.send((b"", stream)).expect("request");
         tell.recv().expect("told");
         let error = loop {
@@ -305,8 +265,7 @@ fn by_hand(a: &Domain, b: &Domain) -> (Receiver, Sender, Client) {
 /// A service that sends more items than the client has room for breaks the rules: all calls of the client end so.
 #[test]
 fn a_service_that_sends_too_many_items_is_given_up() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let (mut requests, mut replies, client) = by_hand(&a, &b);
     let call = client.begin_with(b"", streams()).expect("begin");
     let plain = client.begin(b"").expect("begin");
@@ -344,11 +303,7 @@ fn a_number_that_comes_again_begins_anew() {
             _ => request.reply(b"").expect("reply"),
         }
     });
-    let mut requests: Sender = b.open("x").expect("open");
-    let mut replies: Receiver = b.open("x/replies").expect("open");
-    requests.send((b"", 1)).expect("number");
-    replies.send_back((b"", 1)).expect("number");
-    assert_eq!(replies.recv().expect("welcome").word, 0);
+    let (mut requests, mut replies) = kit::by_hand(&b, &ChannelOptions::new());
     let (not_request, stream, call) = (1u64 << 63, 1u64 << 23, 5);
     for items in [2, 1, 3, 1, 2] {
         requests.send((b"", stream | call)).expect("request");

@@ -1,5 +1,6 @@
 //! No party waits for what never comes: room that is there, words that found a ring full, a task that is not polled.
 
+use crate::kit::{self, beside, domains, streams, watched};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,31 +8,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{ChannelOptions, Domain, ErrorKind, Listener, Receiver, Sender};
-use tranship_service::{Call, CallOptions, Client, Service, ServiceOptions, Services};
+use tranship_service::{Call, Client, Service, ServiceOptions, Services};
 use tranship_testkit::{Watchdog, block_on};
 
 /// The word of a cancellation, without its call.
 const CANCEL: u64 = 1 << 63;
-
-fn domains() -> (Domain, Domain) {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    let a = a.expect("embedded");
-    let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path);
-    let b = b.helper_thread(true).connect().expect("connect");
-    (a, b)
-}
-
-/// What `open` opens, while this thread is the service's worker.
-fn beside<T: Send>(service: &Service, open: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|s| {
-        let opened = s.spawn(open);
-        while !opened.is_finished() {
-            assert!(service.try_recv().expect("try_recv").is_none());
-        }
-        opened.join().expect("opened")
-    })
-}
 
 fn connect((a, b): &(Domain, Domain), options: &ServiceOptions) -> (Service, Client) {
     let service = a.serve_with("x", options.clone()).expect("serve");
@@ -43,18 +24,7 @@ fn connect((a, b): &(Domain, Domain), options: &ServiceOptions) -> (Service, Cli
 /// A client by hand: it may say anything.
 fn by_hand(service: &Service, b: &Domain, lines: u32) -> (Sender, Receiver) {
     let options = ChannelOptions::new().lines(lines);
-    beside(service, || {
-        let mut requests: Sender = b.open_with("x", options.clone()).expect("open");
-        let mut replies: Receiver = b.open_with("x/replies", options).expect("open");
-        requests.send((b"", 1)).expect("number");
-        replies.send_back((b"", 1)).expect("number");
-        assert_eq!(replies.recv().expect("welcome").word, 0);
-        (requests, replies)
-    })
-}
-
-fn streams() -> CallOptions {
-    CallOptions::new().streams()
+    beside(service, || kit::by_hand(b, &options))
 }
 
 #[derive(Default)]
@@ -86,8 +56,7 @@ fn fill(sender: &mut Sender, word: u64) -> usize {
 /// Seen failing: `begin` waited for a reply, as if the answer that was not taken were still on its way.
 #[test]
 fn an_answer_that_is_not_taken_keeps_no_room() {
-    let _dog = Watchdog::new();
-    let domains = domains();
+    let (_dog, domains) = watched();
     let (service, client) = connect(&domains, &ServiceOptions::new().lines(4));
     let [first, second] = [(); 2].map(|()| client.begin(b"x").expect("begin"));
     for _ in 0..2 {
@@ -150,8 +119,7 @@ fn words_that_find_the_ring_full_are_said_later() {
 /// Seen failing: one poll took all that was there.
 #[test]
 fn a_task_that_waits_for_an_answer_pauses_though_messages_come() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let options = || ChannelOptions::new().lines(256);
     let requests: Listener<Receiver> = a.listen_with("x", options()).expect("listen");
     let replies: Listener<Sender> = a.listen_with("x/replies", options()).expect("listen");
@@ -180,8 +148,7 @@ fn a_task_that_waits_for_an_answer_pauses_though_messages_come() {
 /// Seen failing: one poll took all that was there.
 #[test]
 fn a_task_that_waits_for_requests_pauses_though_messages_come() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let options = ServiceOptions::new().lines(4096);
     let service = a.serve_with("x", options).expect("serve");
     let (mut requests, _replies) = by_hand(&service, &b, 4096);
@@ -201,8 +168,7 @@ fn a_task_that_waits_for_requests_pauses_though_messages_come() {
 /// Seen failing: both waited for the task, which this thread has to poll.
 #[test]
 fn a_worker_with_a_limit_does_not_wait_for_a_task() {
-    let _dog = Watchdog::new();
-    let domains = domains();
+    let (_dog, domains) = watched();
     let (service, client) = connect(&domains, &ServiceOptions::new());
     let call = client.begin_with(b"", streams()).expect("begin");
     let request = service.recv().expect("recv");
@@ -221,8 +187,7 @@ fn a_worker_with_a_limit_does_not_wait_for_a_task() {
 /// Seen failing: the worker waited for ever for a client that is silent.
 #[test]
 fn a_client_that_is_silent_is_given_up() {
-    let _dog = Watchdog::new();
-    let domains = domains();
+    let (_dog, domains) = watched();
     let options = ServiceOptions::new().patience(Duration::from_millis(20));
     let (service, client) = connect(&domains, &options);
     let error = ErrorKind::TimedOut;
@@ -251,8 +216,7 @@ fn a_client_that_is_silent_is_given_up() {
 
 #[test]
 fn a_worker_waits_so_long_for_items_and_the_call_goes_on() {
-    let _dog = Watchdog::new();
-    let domains = domains();
+    let (_dog, domains) = watched();
     let (service, client) = connect(&domains, &ServiceOptions::new());
     let call = client.begin_with(b"", streams()).expect("begin");
     let request = service.recv().expect("recv");
@@ -275,8 +239,7 @@ fn a_worker_waits_so_long_for_items_and_the_call_goes_on() {
 /// Seen failing: a task waited for ever for a client that sends neither an item nor a cancellation.
 #[test]
 fn a_task_keeps_the_deadline_of_a_call() {
-    let _dog = Watchdog::new();
-    let domains = domains();
+    let (_dog, domains) = watched();
     let (service, client) = connect(&domains, &ServiceOptions::new());
     let mut time = Duration::from_millis(20);
     let (_call, request) = loop {
@@ -293,8 +256,7 @@ fn a_task_keeps_the_deadline_of_a_call() {
 /// Seen failing: the task in the hall went on waiting until the next message of any client.
 #[test]
 fn a_task_in_the_hall_hears_that_its_client_is_given_up() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     // Without patience and deadline no alarm wakes the task.
     let options = ServiceOptions::new().lines(4).patience(Duration::MAX);
     let service = a.serve_with("x", options).expect("serve");

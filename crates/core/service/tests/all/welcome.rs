@@ -1,23 +1,13 @@
 //! A client and the parties that have a service's name: those that take its channels and say nothing, and those that serve.
 
+use crate::kit::{first, join, serves};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tranship_core::{ChannelOptions, Domain, ErrorKind, Listener, PoolOptions, Receiver, Sender};
-use tranship_service::{Service, ServiceOptions, Services};
-use tranship_testkit::{Watchdog, block_on};
-
-fn first() -> Domain {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    a.expect("embedded")
-}
-
-fn join(first: &Domain, name: &str) -> Domain {
-    let path = first.socket_path().expect("socket");
-    let builder = Domain::builder().name(name).socket(path);
-    builder.helper_thread(true).connect().expect("connect")
-}
+use tranship_service::{Request, Service, ServiceOptions, Services};
+use tranship_testkit::block_on;
 
 /// A party that takes both channels of so many clients, and welcomes none. It counts them, and keeps the channels.
 fn takes_and_says_nothing(
@@ -51,8 +41,7 @@ fn takes_and_says_nothing(
 /// The time of the options holds for a task, too.
 #[test]
 fn a_service_that_never_welcomes_is_named_in_time() {
-    let _dog = Watchdog::new();
-    let a = first();
+    let (_dog, a) = first();
     let b = join(&a, "b");
     let silent = takes_and_says_nothing(&a, false, 2);
     // Longer, until the silent one has both channels by then.
@@ -80,23 +69,14 @@ fn a_service_that_never_welcomes_is_named_in_time() {
 /// A process that has a shared name and never welcomes keeps no client from the others: neither a new one, nor one that looks for more.
 #[test]
 fn a_process_that_never_welcomes_keeps_no_client_from_the_others() {
-    let _dog = Watchdog::new();
-    let a = first();
+    let (_dog, a) = first();
     let (b, c, d) = (join(&a, "b"), join(&a, "c"), join(&a, "d"));
     let serve = |domain: &Domain| -> (Service, JoinHandle<()>) {
         let options = ServiceOptions::new().shared();
         let service = domain.serve_with("x", options).expect("serve");
         let worker = service.clone();
-        let worker = thread::spawn(move || {
-            loop {
-                let request = worker.recv().expect("recv");
-                let is_end = request.to_vec() == b"stop";
-                request.reply(b"done").expect("reply");
-                if is_end {
-                    return;
-                }
-            }
-        });
+        let work = |request: Request| request.reply(b"done").expect("reply");
+        let worker = thread::spawn(move || serves(&worker, work));
         (service, worker)
     };
     // It is asked first, and keeps the channels until the test ends.
@@ -120,20 +100,11 @@ fn a_process_that_never_welcomes_keeps_no_client_from_the_others() {
 /// A caller that waits for memory does not have the sender meanwhile.
 #[test]
 fn a_caller_that_waits_for_memory_keeps_nobody_from_calling() {
-    let _dog = Watchdog::new();
-    let a = first();
+    let (_dog, a) = first();
     let b = join(&a, "b");
     let service = a.serve("x").expect("serve");
-    let worker = thread::spawn(move || {
-        loop {
-            let request = service.recv().expect("recv");
-            let is_end = request.to_vec() == b"stop";
-            request.reply(b"").expect("reply");
-            if is_end {
-                return;
-            }
-        }
-    });
+    let work = |request: Request| request.reply(b"").expect("reply");
+    let worker = thread::spawn(move || serves(&service, work));
     let options = ServiceOptions::new().pool(PoolOptions::new(1 << 20).slots(4));
     let client = b.client_with("x", options).expect("client");
     let all: Vec<_> = (0..4).map(|_| client.alloc(1000).expect("alloc")).collect();

@@ -1,22 +1,12 @@
 //! Several processes that serve one name: here, domains of one process.
 
+use crate::kit::{first, join, serves};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use tranship_core::{Domain, DomainId, ErrorKind};
-use tranship_service::{CallError, Client, ServiceOptions, Services};
-use tranship_testkit::{Watchdog, until};
-
-fn first() -> Domain {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    a.expect("embedded")
-}
-
-fn join(first: &Domain, name: &str) -> Domain {
-    let path = first.socket_path().expect("socket");
-    let builder = Domain::builder().name(name).socket(path);
-    builder.helper_thread(true).connect().expect("connect")
-}
+use tranship_service::{CallError, Client, Request, ServiceOptions, Services};
+use tranship_testkit::until;
 
 /// A process of the service: its answers are its domain's id. It ends after `stop`, and lets go of `die` with its domain.
 struct Process {
@@ -32,17 +22,14 @@ fn serve(first: &Domain, name: &str) -> Process {
     let service = domain.serve_with("x", options).expect("serve");
     let taken = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&taken);
-    let worker = thread::spawn(move || {
-        loop {
-            let request = service.recv().expect("recv");
-            count.fetch_add(1, Ordering::Relaxed);
-            match request.to_vec().as_slice() {
-                b"stop" => return request.reply(b"").expect("reply"),
-                b"wait" => until(|| request.is_cancelled()),
-                _ => request.reply(&id.0.to_ne_bytes()).expect("reply"),
-            }
+    let work = move |request: Request| {
+        count.fetch_add(1, Ordering::Relaxed);
+        match request.to_vec().as_slice() {
+            b"wait" => until(|| request.is_cancelled()),
+            _ => request.reply(&id.0.to_ne_bytes()).expect("reply"),
         }
-    });
+    };
+    let worker = thread::spawn(move || serves(&service, work));
     Process { id, taken, worker }
 }
 
@@ -58,8 +45,7 @@ fn all_are_asked(client: &Client, processes: &[&Process]) {
 
 #[test]
 fn calls_go_to_the_process_with_fewest_in_flight() {
-    let _dog = Watchdog::new();
-    let a = first();
+    let (_dog, a) = first();
     let (one, two) = (serve(&a, "one"), serve(&a, "two"));
     let client = join(&a, "client").client("x").expect("client");
     all_are_asked(&client, &[&one, &two]);
@@ -113,8 +99,7 @@ fn calls_go_to_the_process_with_fewest_in_flight() {
 
 #[test]
 fn a_name_is_shared_by_all_or_by_none() {
-    let _dog = Watchdog::new();
-    let a = first();
+    let (_dog, a) = first();
     let (b, c) = (join(&a, "b"), join(&a, "c"));
     let shared = || ServiceOptions::new().shared();
     let alone = b.serve("x").expect("serve");

@@ -1,5 +1,6 @@
 //! Typed messages over everything that carries them.
 
+mod kit;
 mod queues;
 mod services;
 mod streams;

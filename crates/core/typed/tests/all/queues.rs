@@ -1,39 +1,14 @@
 //! Typed queues: what travels, and which consumers are refused.
 #![cfg(feature = "queue")]
 
+use crate::kit::{FRAME, Frame, watched};
+use tranship_core::ErrorKind;
 use tranship_core::error::TypeMismatch;
-use tranship_core::{Domain, ErrorKind};
-use tranship_testkit::Watchdog;
-use tranship_typed::{Consumer, Message, Producer};
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-#[derive(Message, FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, PartialEq, Debug)]
-#[message(crate = tranship_typed)]
-#[repr(C)]
-struct Frame {
-    taken_ns: u64,
-    width: u32,
-    height: u32,
-}
-
-const FRAME: Frame = Frame {
-    taken_ns: 7,
-    width: 640,
-    height: 480,
-};
-
-fn domains() -> (Domain, Domain) {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    let a = a.expect("embedded");
-    let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path);
-    (a, b.helper_thread(true).connect().expect("connect"))
-}
+use tranship_typed::{Consumer, Producer};
 
 #[test]
 fn typed_items_are_taken_and_other_types_refused() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let mut frames = Producer::<Frame, [u8]>::produce(&a, "frames").expect("produce");
     let mut other = Consumer::<Frame, [u16]>::consume(&b, "frames").expect("consume");
     let error = other.recv().unwrap_err();

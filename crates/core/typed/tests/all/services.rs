@@ -1,13 +1,14 @@
 //! Typed services: what travels, and which definitions refuse each other.
 #![cfg(feature = "service")]
 
+use crate::kit::watched;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tranship_core::error::TypeMismatch;
-use tranship_core::{Buffer, Domain, ErrorKind};
+use tranship_core::{Buffer, ErrorKind};
 use tranship_service::{CallOptions, Request, ServiceOptions, Services};
-use tranship_testkit::{Watchdog, block_on};
+use tranship_testkit::block_on;
 use tranship_typed::{Client, Fault, Interface, Message, Service, Value, reply_draft, service};
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -122,14 +123,6 @@ mod later {
     }
 }
 
-fn domains() -> (Domain, Domain) {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    let a = a.expect("embedded");
-    let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path);
-    (a, b.helper_thread(true).connect().expect("connect"))
-}
-
 /// Serves in a thread until the future or the closure is done.
 fn while_served<R: Send>(service: &Service<dyn Images>, work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|s| {
@@ -153,8 +146,7 @@ fn image(client: &Client<dyn Images>, bytes: &[u8]) -> Buffer {
 
 #[test]
 fn methods_are_called_in_another_domain() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     for address in ["images", "local:images"] {
         let service = Service::<dyn Images>::serve(&a, address, Arc::new(Here)).expect("serve");
         while_served(&service, || {
@@ -207,8 +199,7 @@ fn methods_are_called_in_another_domain() {
 
 #[test]
 fn more_than_a_call_copies_is_refused_with_numbers() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let service = Service::<dyn Images>::serve(&a, "images", Arc::new(Here)).expect("serve");
     while_served(&service, || {
         let images = Client::<dyn Images>::open(&b, "images").expect("open");
@@ -224,8 +215,7 @@ fn more_than_a_call_copies_is_refused_with_numbers() {
 
 #[test]
 fn another_definition_is_refused_and_its_field_is_named() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let service = Service::<dyn Images>::serve(&a, "images", Arc::new(Here)).expect("serve");
     let error = while_served(&service, || {
         Client::<dyn later::Images>::open(&b, "images").unwrap_err()
@@ -241,8 +231,7 @@ fn another_definition_is_refused_and_its_field_is_named() {
 /// A client that says it has the definition, and passes anything: its requests are let go, and others are served.
 #[test]
 fn a_client_that_passes_no_arguments_of_the_definition_gets_no_answer() {
-    let _dog = Watchdog::new();
-    let (a, b) = domains();
+    let (_dog, (a, b)) = watched();
     let service = Service::<dyn Images>::serve(&a, "images", Arc::new(Here)).expect("serve");
     let [arguments, results] = <dyn Images as Interface>::texts();
     while_served(&service, || {

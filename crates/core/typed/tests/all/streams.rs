@@ -1,6 +1,7 @@
 //! Typed streams: items of a call, either way, and which definitions refuse each other.
 #![cfg(feature = "service")]
 
+use crate::kit::domains;
 use std::sync::Arc;
 use std::thread;
 use tranship_core::error::TypeMismatch;
@@ -46,15 +47,6 @@ impl Numbers for Here {
         }
         bytes
     }
-}
-
-fn domains() -> (Domain, Domain) {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    let a = a.expect("embedded");
-    let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path);
-    let b = b.helper_thread(true).connect().expect("connect");
-    (a, b)
 }
 
 /// A service whose one worker ends with its domain's manager, and a client.

@@ -1,5 +1,6 @@
 //! Typed channels: what travels, and which ends refuse each other.
 
+use crate::kit::watched;
 use std::thread;
 use tranship_core::error::TypeMismatch;
 use tranship_core::{self as core, ChannelOptions, Domain, ErrorKind, PoolOptions};
@@ -67,14 +68,6 @@ enum Kind {
 struct Marked {
     kind: Kind,
     last: bool,
-}
-
-fn pair() -> (Domain, Domain) {
-    let a = Domain::builder().name("a").helper_thread(true).embedded();
-    let a = a.expect("embedded");
-    let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path).helper_thread(true);
-    (a, b.connect().expect("connect"))
 }
 
 /// Both sides' ends, or errors.
@@ -154,8 +147,7 @@ fn a_layout_is_a_header_of_c() {
 
 #[test]
 fn messages_travel_in_lines_and_in_buffers() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     for address in ["x", "local:x"] {
         let (mut sender, mut receiver) = both::<Sender<Frame>, Receiver<Frame>>(&domains, address);
         sender.send(&FRAME).expect("send"); // 64 bytes: by a buffer
@@ -177,8 +169,7 @@ fn messages_travel_in_lines_and_in_buffers() {
 
 #[test]
 fn items_follow_a_message_in_one_buffer() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let (mut sender, mut receiver) =
         both::<Sender<u32, [Pose]>, Receiver<u32, [Pose]>>(&domains, "x");
     for items in [0, 1, 1000] {
@@ -214,8 +205,7 @@ fn items_follow_a_message_in_one_buffer() {
 
 #[test]
 fn different_definitions_refuse_each_other_and_name_the_field() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let (sender, receiver) = open::<Sender<Frame>, Receiver<later::Frame>>(&domains, "x");
     let here = Some("Frame: 64 bytes, aligned to 8");
     let differ = [
@@ -263,8 +253,7 @@ fn different_definitions_refuse_each_other_and_name_the_field() {
 
 #[test]
 fn an_end_with_a_type_and_one_without_refuse_each_other() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let (sender, receiver) = open::<Sender<Frame>, core::Receiver>(&domains, "x");
     let here = Some("Frame: 64 bytes, aligned to 8".to_owned());
     for (error, own, theirs) in [
@@ -308,8 +297,7 @@ fn an_end_with_a_type_and_one_without_refuse_each_other() {
 
 #[test]
 fn bytes_that_are_no_value_are_not_read() {
-    let _dog = Watchdog::new();
-    let domains = pair();
+    let (_dog, domains) = watched();
     let (mut sender, mut receiver) = both::<Sender<Marked>, Receiver<Marked>>(&domains, "x");
     let marked = Marked {
         kind: Kind::Delta,
