@@ -3,7 +3,6 @@
 use crate::layout::Layout;
 use crate::message::{Items, Message};
 use crate::value::{Draft, Value};
-use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 use tranship_core::ends::{End, Role, Sealed};
@@ -61,17 +60,19 @@ pub struct Receiver<M, T: Items + ?Sized = ()> {
     kind: PhantomData<fn() -> (M, *const T)>,
 }
 
-impl<M, T: Items + ?Sized> fmt::Debug for Sender<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.end.fmt(f)
-    }
+/// Shows a typed end as its field without a type.
+macro_rules! shows {
+    ($($type:ident: $field:ident),+) => {$(
+        impl<M, T: $crate::message::Items + ?Sized> std::fmt::Debug for $type<M, T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.$field.fmt(f)
+            }
+        }
+    )+};
 }
-
-impl<M, T: Items + ?Sized> fmt::Debug for Receiver<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.end.fmt(f)
-    }
-}
+#[cfg(any(feature = "queue", feature = "topic"))]
+pub(crate) use shows;
+shows!(Sender: end, Receiver: end);
 
 impl<M: Message, T: Items + ?Sized> Sender<M, T> {
     /// Returns the layout of the channel's messages: of the struct and of the items behind it.

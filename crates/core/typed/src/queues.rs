@@ -1,9 +1,8 @@
 //! The two ends of a queue whose items are of one type.
 
-use crate::ends::{Ready, Sendable};
+use crate::ends::{Ready, Sendable, shows};
 use crate::message::{Items, Message};
 use crate::value::{Draft, Value};
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::time::Duration;
@@ -32,23 +31,7 @@ pub struct Job<M, T: Items + ?Sized = ()> {
     item: queue::Item,
 }
 
-impl<M, T: Items + ?Sized> fmt::Debug for Producer<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.end.fmt(f)
-    }
-}
-
-impl<M, T: Items + ?Sized> fmt::Debug for Consumer<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.end.fmt(f)
-    }
-}
-
-impl<M, T: Items + ?Sized> fmt::Debug for Job<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.item.fmt(f)
-    }
-}
+shows!(Producer: end, Consumer: end, Job: item);
 
 impl<M: Message, T: Items + ?Sized> Producer<M, T> {
     /// Joins a queue as a producer.

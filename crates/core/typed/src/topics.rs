@@ -1,9 +1,8 @@
 //! The two ends of a topic whose messages are of one type.
 
-use crate::ends::{Ready, Sendable};
+use crate::ends::{Ready, Sendable, shows};
 use crate::message::{Items, Message};
 use crate::value::{Draft, Value};
-use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 use tranship_core::{self as core, Domain, Error, Outcome};
@@ -23,17 +22,7 @@ pub struct Subscriber<M, T: Items + ?Sized = ()> {
     kind: PhantomData<fn() -> (M, *const T)>,
 }
 
-impl<M, T: Items + ?Sized> fmt::Debug for Publisher<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.end.fmt(f)
-    }
-}
-
-impl<M, T: Items + ?Sized> fmt::Debug for Subscriber<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.end.fmt(f)
-    }
-}
+shows!(Publisher: end, Subscriber: end);
 
 impl<M: Message, T: Items + ?Sized> Publisher<M, T> {
     /// Publishes a topic.
