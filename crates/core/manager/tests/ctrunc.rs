@@ -6,7 +6,7 @@ use common::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::{AsFd, OwnedFd};
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{Event, PROTOCOL_VERSION, RefusalCode, Request, encode};
+use tranship_proto::{Event, PROTOCOL_VERSION, RefusalCode, Request, Trust, encode};
 use tranship_region::layout::TableRw;
 
 fn open_descriptors() -> usize {
@@ -52,21 +52,10 @@ fn no_room_is_a_refusal() {
     good.send(&assign, &[counts.sent.0.as_fd()]);
     sink.wait(|e| matches!(e, Event::PoolOffer { .. }).then_some(()));
     let (table, _map) = TableRw::create(SLOTS, CHUNK, CHUNK).unwrap();
-    let create = |req| Request::CreatePool {
-        req,
-        name: "another".into(),
-        shape: tranship_proto::PoolShape {
-            max_bytes: CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust: tranship_proto::Trust::Producer,
-        },
-    };
 
     let (before, mut all) = exhaust();
     all.push(rustix::io::dup(&table).unwrap()); // the place of `null`
-    let req = good.req();
-    good.send(&create(req), &[table.as_fd()]);
+    let req = good.ask_pool(Trust::Producer, 1, &table);
     assert_eq!(good.refused(req), RefusalCode::NoDescriptors);
     // A client that asked for something impossible is told why.
     let accept = Request::AcceptPool {
@@ -80,19 +69,12 @@ fn no_room_is_a_refusal() {
         unreachable!()
     };
     assert_eq!(good.refused(req), RefusalCode::NoDescriptors);
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-        name: "new".into(),
-        resume: None,
-        dumpable: true,
-    };
-    new.send(&hello, &[]);
+    new.send(&hello(PROTOCOL_VERSION, "new", None), &[]);
     assert_eq!(new.expelled(), Some(RefusalCode::NoDescriptors));
     drop(all);
     setrlimit(Resource::Nofile, before).unwrap();
     // A second request succeeds.
-    let req = good.req();
-    good.send(&create(req), &[table.as_fd()]);
+    good.ask_pool(Trust::Producer, 1, &table);
     good.wait(|e| matches!(e, Event::PoolCreated { .. }).then_some(()));
     good.send(&assign, &[counts.sent.0.as_fd()]);
     sink.wait(|e| matches!(e, Event::PoolOffer { .. }).then_some(()));

@@ -1,19 +1,13 @@
 //! The state machine among crowds: a client's request costs time for its own objects, however many others have. A scan
 //! over others' objects would be a scan for each request. With so many of both the watchdog would come first.
 
-use crate::house::{House, Object};
+use crate::ask::*;
+use crate::house::House;
 use tranship_manager::Limits;
-use tranship_manager::state::Header;
-use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, Req, Request, Role, Trust};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, PoolShape, Req, Request, Role, Trust};
 
 /// The number of clients, and of requests among them.
 const CROWD: u32 = 60_000;
-const LINES: u32 = 2;
-const LINK_SOURCE: u32 = 6;
-const TABLE: u32 = 2;
-const REFS: u32 = 3;
-const SENT: u32 = 4;
-const CHUNK: u64 = 64 << 10;
 /// The total memory.
 const TOTAL: u64 = 1 << 30;
 
@@ -30,14 +24,9 @@ fn crowded() -> House {
     House::new(limits, TOTAL)
 }
 
-fn object(kind: u32, size: u64) -> Option<Object> {
-    let header = Header {
-        kind,
-        count: LINES,
-        max_bytes: TOTAL,
-        chunk_bytes: CHUNK,
-    };
-    Some((header, size))
+/// Returns the shape of a pool of all memory.
+fn all() -> PoolShape {
+    shape(TOTAL / CHUNK, Trust::Producer)
 }
 
 #[test]
@@ -73,38 +62,9 @@ fn of_domains() {
 #[test]
 fn of_channels() {
     let mut house = crowded();
-    let half = || object(LINK_SOURCE, 8192);
     let (exporter, _) = house.join(1, None);
     let (connector, _) = house.join(1, None);
-    let export = Request::Export {
-        req: Req(1),
-        name: "crowd".into(),
-        role: Role::Sink,
-    };
-    house.ask(exporter, export, None);
-    for n in 0..CROWD {
-        let connect = Request::Connect {
-            req: Req(n),
-            name: "crowd".into(),
-            role: Role::Source,
-            lines: LINES,
-            wait: false,
-        };
-        let events = house.ask(connector, connect, half());
-        let Some(Event::Incoming { channel, .. }) = events.first() else {
-            panic!("{events:?}");
-        };
-        let accept = Request::Accept {
-            req: Req(n),
-            channel: *channel,
-            lines: LINES,
-        };
-        let events = house.ask(exporter, accept, object(LINK_SOURCE + 1, 8192));
-        assert!(
-            matches!(events.first(), Some(Event::Opened { .. })),
-            "{events:?}"
-        );
-    }
+    channels(&mut house, connector, exporter, "crowd", CROWD);
     // Other clients come, take back requests that they never made, and go: with their connections, and for good.
     for n in 0..CROWD {
         let (client, _) = house.join(2, None);
@@ -123,42 +83,18 @@ fn of_claims() {
     let (client, _) = house.join(1, Some(DomainId(7)));
     // Half of them have counters of a pool that never comes.
     for n in 0..CROWD / 2 {
-        let channel = ChannelId(1000 + n);
-        let claim = ChannelClaim {
-            channel,
-            name: "crowd".into(),
-            role: Role::Source,
-            peer: DomainId(8),
-            lines: LINES,
-            peer_inode: 1,
-        };
-        let req = Req(n);
-        let events = house.ask(
-            client,
-            Request::ClaimChannel { req, claim },
-            object(LINK_SOURCE, 8192),
-        );
-        assert!(events.is_empty(), "{events:?}");
-        let assign = Request::ClaimAssign {
-            req,
-            channel,
-            pool: PoolId(7),
-        };
-        let events = house.ask(client, assign, object(SENT, 4096));
-        assert!(events.is_empty(), "{events:?}");
+        let (req, channel, pool) = (Req(n), ChannelId(1000 + n), PoolId(7));
+        let claim = claim_channel(channel, Role::Source, DomainId(8));
+        assert_eq!(house.ask(client, claim, half(Role::Source)), []);
+        let assign = Request::ClaimAssign { req, channel, pool };
+        assert_eq!(house.ask(client, assign, [counters(SENT)]), []);
     }
     // Other domains come back, claim that they have nothing, and make something new.
     for n in 0..CROWD {
         let (client, _) = house.join(2, Some(DomainId(500_000 + n)));
-        let events = house.ask(client, Request::ClaimDone { req: Req(1) }, None);
-        assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
-        let export = Request::Export {
-            req: Req(2),
-            name: format!("name-{n}"),
-            role: Role::Sink,
-        };
-        let events = house.ask(client, export, None);
-        assert!(matches!(events[..], [Event::Exported { .. }]), "{events:?}");
+        is_claimed(&house.ask(client, CLAIM_DONE, None));
+        let export = export(&format!("name-{n}"), Role::Sink);
+        is_exported(&house.ask(client, export, None));
     }
 }
 
@@ -172,17 +108,7 @@ fn of_pools() {
         if n % 256 == 0 {
             client = Some(house.join(1, None).0);
         }
-        let create = Request::CreatePool {
-            req: Req(n),
-            name: "crowd".into(),
-            shape: tranship_proto::PoolShape {
-                max_bytes: TOTAL,
-                slots: LINES,
-                chunk_bytes: CHUNK,
-                trust: Trust::Producer,
-            },
-        };
-        let events = house.ask(client.expect("joined"), create, object(TABLE, 8192));
+        let events = house.ask(client.expect("joined"), create_pool(all()), table(all()));
         let [Event::PoolCreated { pool, .. }] = events[..] else {
             panic!("{events:?}");
         };
@@ -198,8 +124,7 @@ fn of_pools() {
     assert!(matches!(events[..], [Event::Granted { .. }]), "{events:?}");
     for n in 0..CROWD {
         let events = house.ask(client, grant(n, 1), None);
-        let refused = |e: &Event| matches!(e, Event::Refused { .. });
-        assert!(events.iter().any(refused), "{events:?}");
+        assert!(refused(&events).is_some(), "{events:?}");
     }
 }
 
@@ -209,41 +134,18 @@ fn of_pools() {
 fn of_claims_of_a_pool() {
     let mut house = crowded();
     let pool = PoolId(7);
-    let (req, done) = (Req(1), Request::ClaimDone { req: Req(1) });
     for n in 0..CROWD {
         let (client, _) = house.join(1, Some(DomainId(500_000 + n)));
-        let claim = Request::ClaimReader {
-            req,
-            pool,
-            slots: LINES,
-            table: 1,
-            trust: Trust::Producer,
-            mapped: vec![],
-        };
-        for (request, refs) in [(claim, object(REFS, 4096)), (done.clone(), None)] {
-            let events = house.ask(client, request, refs);
-            assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
-        }
+        let claim = claim_reader(pool, vec![]);
+        is_claimed(&house.ask(client, claim, [counters(REFS)]));
+        is_claimed(&house.ask(client, CLAIM_DONE, None));
     }
     let (writer, _) = house.join(2, Some(DomainId(499_999)));
-    let claim = Request::ClaimPool {
-        req,
-        pool,
-        name: "crowd".into(),
-        shape: tranship_proto::PoolShape {
-            max_bytes: TOTAL,
-            slots: LINES,
-            chunk_bytes: CHUNK,
-            trust: Trust::Producer,
-        },
-    };
-    let events = house.ask(writer, claim, object(TABLE, 8192));
-    assert!(
-        matches!(events[..], [Event::PoolCreated { .. }]),
-        "{events:?}"
-    );
+    let events = house.ask(writer, claim_pool(pool, all()), table(all()));
+    let created = matches!(events[..], [Event::PoolCreated { .. }]);
+    assert!(created, "{events:?}");
     let before = house.state.held_tokens().len();
-    house.ask(writer, done, None);
+    house.ask(writer, CLAIM_DONE, None);
     // The writer has none of them on its reader set.
     let now = house.state.held_tokens().len();
     assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
@@ -258,49 +160,22 @@ fn reader_set(
     queues: Vec<(ChannelId, DomainId, u64)>,
 ) {
     let (writer, _) = house.join(1, Some(DomainId(500_000 + n)));
-    let (req, pool) = (Req(1), PoolId(1 + n));
-    let claim = Request::ClaimPool {
-        req,
-        pool,
-        name: "crowd".into(),
-        shape: tranship_proto::PoolShape {
-            max_bytes: TOTAL,
-            slots: LINES,
-            chunk_bytes: CHUNK,
-            trust: Trust::Producer,
-        },
-    };
-    let named = Request::ClaimReaderSet {
-        req,
-        pool,
-        readers: vec![(reader, 1)],
-        queues,
-    };
-    let done = Request::ClaimDone { req };
-    for (request, table) in [(claim, object(TABLE, 8192)), (named, None), (done, None)] {
-        let events = house.ask(writer, request, table);
-        let refused = |e: &Event| matches!(e, Event::Refused { .. });
-        assert!(!events.iter().any(refused), "{events:?}");
-    }
+    let pool = PoolId(1 + n);
+    let mut events = house.ask(writer, claim_pool(pool, all()), table(all()));
+    let named = claim_reader_set(pool, vec![(reader, 1)], queues);
+    events.extend(house.ask(writer, named, None));
+    events.extend(house.ask(writer, CLAIM_DONE, None));
+    assert_eq!(refused(&events), None, "{events:?}");
 }
 
 /// Comes back as this process, with these pools and nothing else; returns the events for all clients.
 fn comes_back(house: &mut House, me: DomainId, process: u64, reads: u32) -> Vec<Event> {
     let (client, _) = house.join_as(2, Some(me), process);
-    let req = Req(1);
     for n in 0..reads {
-        let claim = Request::ClaimReader {
-            req,
-            pool: PoolId(1 + n),
-            slots: LINES,
-            table: 1,
-            trust: Trust::Producer,
-            mapped: vec![],
-        };
-        let events = house.ask(client, claim, object(REFS, 4096));
-        assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
+        let claim = claim_reader(PoolId(1 + n), vec![]);
+        is_claimed(&house.ask(client, claim, [counters(REFS)]));
     }
-    let events = house.ask(client, Request::ClaimDone { req }, None);
+    let events = house.ask(client, CLAIM_DONE, None);
     house.part(client);
     events
 }
@@ -311,17 +186,13 @@ fn of_reader_sets_that_name_somebody_else() {
     let mut house = crowded();
     let other = DomainId(400_000);
     for n in 0..CROWD / 2 {
-        reader_set(
-            &mut house,
-            n,
-            other,
-            vec![(ChannelId(1_000_000 + n), other, 7)],
-        );
+        let queues = vec![(ChannelId(1_000_000 + n), other, 7)];
+        reader_set(&mut house, n, other, queues);
     }
     house.dog.step("they come back");
     for n in 0..CROWD {
-        let events = comes_back(&mut house, DomainId(700_000 + n), u64::from(n) << 32, 0);
-        assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
+        let (me, process) = (DomainId(700_000 + n), u64::from(n) << 32);
+        is_claimed(&comes_back(&mut house, me, process, 0));
     }
 }
 

@@ -1,69 +1,26 @@
 //! The end of a domain with many objects continues in pieces. Others are served between the pieces, and each of its
 //! objects ends at last.
 
-use crate::house::{House, Object};
+use crate::ask::*;
+use crate::house::House;
 use tranship_manager::Limits;
-use tranship_manager::state::{ClientId, Header};
-use tranship_proto::{ChannelId, DomainId, Event, Req, Request, Role};
+use tranship_proto::{DomainId, Event, Req, Request, Role};
 
-const CHANNELS: usize = 1000;
+const CHANNELS: u32 = 1000;
 /// The most ends in one step.
-const PIECE: usize = 128;
-const LINES: u32 = 2;
-const LINK_SOURCE: u32 = 6;
-const LINK_SINK: u32 = 7;
+const PIECE: u32 = 128;
 const PROCESS: u64 = 1 << 40;
 
-fn half(kind: u32) -> Option<Object> {
-    let header = Header {
-        kind,
-        count: LINES,
-        ..Header::default()
-    };
-    Some((header, 8192))
-}
-
-/// Makes channels from `source` to a name of `sink`, which accepts them all.
-fn channels(house: &mut House, source: ClientId, sink: ClientId, name: &str) -> Vec<ChannelId> {
-    let export = Request::Export {
-        req: Req(1),
-        name: name.into(),
-        role: Role::Sink,
-    };
-    house.ask(sink, export, None);
-    let one = |_| {
-        let connect = Request::Connect {
-            req: Req(2),
-            name: name.into(),
-            role: Role::Source,
-            lines: LINES,
-            wait: false,
-        };
-        let events = house.ask(source, connect, half(LINK_SOURCE));
-        let [Event::Incoming { channel, .. }] = events[..] else {
-            panic!("{events:?}");
-        };
-        let accept = Request::Accept {
-            req: Req(3),
-            channel,
-            lines: LINES,
-        };
-        house.ask(sink, accept, half(LINK_SINK));
-        channel
-    };
-    (0..CHANNELS).map(one).collect()
-}
-
-fn gone(events: &[Event]) -> usize {
-    let gone = |e: &&Event| matches!(e, Event::PeerGone { .. });
-    events.iter().filter(gone).count()
+fn gone(events: &[Event]) -> u32 {
+    let gone = |e: &Event| u32::from(matches!(e, Event::PeerGone { .. }));
+    events.iter().map(gone).sum()
 }
 
 /// Makes a domain that has its channels and says goodbye; returns how many of them ended with that.
-fn ended(house: &mut House) -> (DomainId, usize) {
+fn ended(house: &mut House) -> (DomainId, u32) {
     let (source, _) = house.join(1, None);
     let (sink, id) = house.join_as(2, None, PROCESS);
-    channels(house, source, sink, "crowd");
+    channels(house, source, sink, "crowd", CHANNELS);
     let ended = gone(&house.ask(sink, Request::Goodbye, None));
     (id, ended)
 }
@@ -80,12 +37,7 @@ fn each_step_is_short_and_all_of_it_comes() {
         all += piece;
         // A client that comes meanwhile is served, and its objects end with it.
         let (client, _) = house.join(3, None);
-        let name = "other".to_owned();
-        let role = Role::Sink;
-        let req = Req(1);
-        let export = Request::Export { req, name, role };
-        let events = house.ask(client, export, None);
-        assert!(matches!(events[..], [Event::Exported { .. }]), "{events:?}");
+        is_exported(&house.ask(client, export("other", Role::Sink), []));
         house.ask(client, Request::Goodbye, None);
     }
     assert_eq!(all, CHANNELS);
@@ -115,7 +67,7 @@ fn ends_take_turns() {
     let (source, _) = house.join(1, None);
     let sinks = ["one", "two"].map(|name| {
         let (sink, _) = house.join(2, None);
-        (sink, channels(&mut house, source, sink, name))
+        (sink, channels(&mut house, source, sink, name, CHANNELS))
     });
     for (sink, _) in &sinks {
         house.ask(*sink, Request::Goodbye, None);

@@ -1,83 +1,42 @@
 //! The end of a process: its own objects, and the buffers of others that it held.
 
+use crate::ask::*;
 use crate::house::House;
-use crate::pool::{CHUNK, OTHER, OWNER, Reader, Writer, house};
+use crate::pool::{OTHER, OWNER, Reader, Writer, house};
 use tranship_manager::Limits;
-use tranship_manager::state::{Header, Input};
-use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, Req, Request, Role};
+use tranship_manager::state::Input;
+use tranship_proto::{ChannelId, DomainId, Event, Request, Role};
 
-const LINES: u32 = 2;
-/// Kinds of `docs/format.md`.
-const LINK_SOURCE: u32 = 6;
-
-fn half_of_a_channel() -> [(Header, u64); 1] {
-    let header = Header {
-        kind: LINK_SOURCE,
-        count: LINES,
-        ..Header::default()
-    };
-    [(header, 8192)]
-}
-
-fn nothing_is_left(house: &House) {
-    let state = &house.state;
-    assert_eq!(state.population(), [0; 4]);
-    assert_eq!(state.memory(), (0, 0));
-    assert!(state.held_tokens().is_empty());
-    assert_eq!(state.users(), 0);
-    state.audit().expect("no contradiction");
+fn nobody_is_left(house: &House) {
+    assert_eq!(house.state.population(), [0; 4]);
+    assert_eq!(house.state.users(), 0);
+    nothing_is_left(house);
 }
 
 #[test]
 fn names_heaps_and_questions() {
     let mut house = house(100, Limits::default());
     let (client, domain) = house.join(OTHER, None);
-    let export = Request::Export {
-        req: Req(1),
-        name: "mine".into(),
-        role: Role::Sink,
-    };
-    house.ask(client, export.clone(), []);
-    let waits = Request::Connect {
-        req: Req(2),
-        name: "nobody's".into(),
-        role: Role::Source,
-        lines: LINES,
-        wait: true,
-    };
-    house.ask(client, waits, half_of_a_channel());
-    let heap = Request::CreateHeap {
-        req: Req(3),
-        name: "heap".into(),
-        max_bytes: CHUNK,
-        held_bytes: CHUNK,
-    };
-    house.ask(client, heap, []);
+    house.ask(client, export("mine", Role::Sink), []);
+    let waits = connect(2, "nobody's", Role::Source, true);
+    house.ask(client, waits, half(Role::Source));
+    house.ask(client, create_heap(CHUNK, CHUNK), []);
     assert_eq!(house.state.memory(), (CHUNK, 0));
     house.step(Input::ProcessDied { domain });
-    nothing_is_left(&house);
+    nobody_is_left(&house);
     let (client, _) = house.join(OTHER, None);
-    let events = house.ask(client, export, []);
-    assert!(matches!(events[..], [Event::Exported { .. }]), "{events:?}");
+    is_exported(&house.ask(client, export("mine", Role::Sink), []));
 }
 
 #[test]
 fn claims() {
     let mut house = house(100, Limits::default());
     let (client, domain) = house.join(OTHER, Some(DomainId(7)));
-    let claim = ChannelClaim {
-        channel: ChannelId(9),
-        name: "gone".into(),
-        role: Role::Source,
-        peer: DomainId(8),
-        lines: LINES,
-        peer_inode: 1,
-    };
-    let claim = Request::ClaimChannel { req: Req(1), claim };
-    let events = house.ask(client, claim, half_of_a_channel());
+    let claim = claim_channel(ChannelId(9), Role::Source, DomainId(8));
+    let events = house.ask(client, claim, half(Role::Source));
     assert!(events.is_empty(), "its peer is awaited: {events:?}");
     house.step(Input::ProcessDied { domain });
-    nothing_is_left(&house);
+    nobody_is_left(&house);
 }
 
 /// A chunk that its writer has returned is free as soon as the last process that mapped it has ended.
@@ -105,10 +64,8 @@ fn what_a_dead_writer_has_left() {
     let mut house = house(3, Limits::default());
     let writer = Writer::join(&mut house, OWNER, 3);
     let _reader = Reader::join(&mut house, OTHER, &writer);
-    assert_eq!(writer.grant(&mut house, 3).0, Ok(3));
-    for index in 0..3 {
-        assert_eq!(writer.show(&mut house, index, index + 1), Ok(()));
-    }
+    let keys = [(0, 1), (1, 2), (2, 3)];
+    assert_eq!(writer.show_all(&mut house, &keys, 3), Ok(3));
     house.alive = vec![(1, 1)];
     let events = house.ask(writer.client, Request::Goodbye, []);
     let gone = |e: &Event| match e {
@@ -128,10 +85,8 @@ fn the_id_of_a_dead_writer_is_nobodys() {
     let (client, id) = house.join(OWNER, None);
     let writer = Writer::with_pool(&mut house, client, 3);
     let _reader = Reader::join(&mut house, OTHER, &writer);
-    assert_eq!(writer.grant(&mut house, 3).0, Ok(3));
-    for index in 0..3 {
-        assert_eq!(writer.show(&mut house, index, index + 1), Ok(()));
-    }
+    let keys = [(0, 1), (1, 2), (2, 3)];
+    assert_eq!(writer.show_all(&mut house, &keys, 3), Ok(3));
     house.alive = vec![(1, 1)];
     house.ask(client, Request::Goodbye, []);
     assert_ne!(house.join(OTHER, Some(id)).1, id);

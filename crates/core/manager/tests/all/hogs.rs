@@ -1,25 +1,16 @@
 //! Others' memory that a domain holds is charged to it, and a rule says what happens to a domain that holds too much.
 
+use crate::ask::{CHUNK, SLOTS, numbers, refused};
 use crate::house::House;
-use crate::pool;
-use crate::pool::{CHUNK, OTHER, OWNER, Reader, Writer};
+use crate::pool::{OTHER, OWNER, Reader, TOTAL, Writer, ruled};
 use std::time::Duration;
-use tranship_manager::Config;
 use tranship_manager::state::{HeldSlot, Input};
 use tranship_proto::{
-    DomainId, DomainStat, Event, HogAction, HoldStat, PROTOCOL_VERSION, PoolStat, RefusalCode, Req,
-    Request, StatRecord,
+    DomainId, DomainStat, Event, HogAction, HoldStat, PoolStat, RefusalCode, Req, Request,
+    StatRecord,
 };
 
-const TOTAL: u64 = 64;
 const PERIOD: Duration = Duration::from_millis(250);
-
-fn house(rules: &str) -> House {
-    let config = Config::parse(rules).expect("a configuration");
-    let mut house = House::with(config, TOTAL * CHUNK);
-    house.state.set_owner(OWNER);
-    house
-}
 
 /// Ends a period, and lets everything be looked through.
 fn period(house: &mut House) -> Vec<Event> {
@@ -52,24 +43,20 @@ fn holds(house: &mut House, writer: &Writer, reader: &Reader, slots: u32, moved:
     house.held.insert((writer.pool, reader.id), held.collect());
 }
 
-fn stat(house: &mut House, of: &Writer) -> Vec<StatRecord> {
-    let events = house.ask(of.client, Request::Stat { req: Req(77) }, []);
-    let records = events.into_iter().filter_map(|e| match e {
-        Event::Stat { record, .. } => Some(record),
-        _ => None,
-    });
-    records.collect()
+fn grant(of: &Writer, chunks: u32) -> Request {
+    let (req, pool) = (Req(2), of.pool);
+    Request::Grant { req, pool, chunks }
 }
 
 fn domain(house: &mut House, of: &Writer, id: DomainId) -> Option<DomainStat> {
-    stat(house, of).into_iter().find_map(|r| match r {
+    house.stat(of.client).into_iter().find_map(|r| match r {
         StatRecord::Domain(d) if d.domain == id => Some(d),
         _ => None,
     })
 }
 
 fn hold(house: &mut House, of: &Writer) -> HoldStat {
-    let found = stat(house, of).into_iter().find_map(|r| match r {
+    let found = house.stat(of.client).into_iter().find_map(|r| match r {
         StatRecord::Hold(h) => Some(h),
         _ => None,
     });
@@ -77,7 +64,7 @@ fn hold(house: &mut House, of: &Writer) -> HoldStat {
 }
 
 fn pool(house: &mut House, of: &Writer) -> PoolStat {
-    let found = stat(house, of).into_iter().find_map(|r| match r {
+    let found = house.stat(of.client).into_iter().find_map(|r| match r {
         StatRecord::Pool(p) if p.pool == of.pool => Some(p),
         _ => None,
     });
@@ -86,7 +73,7 @@ fn pool(house: &mut House, of: &Writer) -> PoolStat {
 
 #[test]
 fn what_is_held_for_longer_than_linger_is_charged_until_it_is_dropped() {
-    let mut house = house("linger = \"1s\"");
+    let mut house = ruled("linger = \"1s\"");
     let (writer, reader) = pair(&mut house, 3);
     holds(&mut house, &writer, &reader, 3, false);
     for _ in 0..3 {
@@ -118,7 +105,7 @@ fn what_is_held_for_longer_than_linger_is_charged_until_it_is_dropped() {
 /// A moved buffer is the writer's word. In another user's pool it counts like any held buffer.
 #[test]
 fn what_was_moved_within_a_user_is_charged_at_the_next_look() {
-    let mut house = house("linger = \"1h\"");
+    let mut house = ruled("linger = \"1h\"");
     let (writer, other) = pair(&mut house, 2);
     let reader = Reader::join(&mut house, OWNER, &writer);
     holds(&mut house, &writer, &reader, 2, true);
@@ -144,7 +131,7 @@ fn what_was_moved_within_a_user_is_charged_at_the_next_look() {
 
 #[test]
 fn what_is_not_unmapped_is_charged_too() {
-    let mut house = house("");
+    let mut house = ruled("");
     let (writer, reader) = pair(&mut house, 2);
     writer.give_back(&mut house, 1, 2);
     let d = domain(&mut house, &writer, reader.id).expect("there");
@@ -157,7 +144,7 @@ fn what_is_not_unmapped_is_charged_too() {
 /// A writer's table gives the lengths of its buffers: the charge is at most the pool's size.
 #[test]
 fn no_more_is_charged_than_there_is() {
-    let mut house = house("linger = \"10ms\"");
+    let mut house = ruled("linger = \"10ms\"");
     let (writer, reader) = pair(&mut house, 2);
     let lie = |slot| HeldSlot {
         slot,
@@ -175,7 +162,7 @@ fn no_more_is_charged_than_there_is() {
 
 #[test]
 fn what_is_charged_counts_against_what_the_holder_may_have() {
-    let mut house = house("linger = \"10ms\"\n[limits]\ndomain_memory = \"512KiB\"");
+    let mut house = ruled("linger = \"10ms\"\n[limits]\ndomain_memory = \"512KiB\"");
     let (writer, reader) = pair(&mut house, 6);
     holds(&mut house, &writer, &reader, 6, true);
     let own = Writer::with_pool(&mut house, reader.client, 8);
@@ -188,24 +175,11 @@ fn what_is_charged_counts_against_what_the_holder_may_have() {
         Ok(3),
         "of 8 chunks 4 are its own, whatever others say"
     );
-    let refused = house.ask(
-        reader.client,
-        Request::Grant {
-            req: Req(2),
-            pool: own.pool,
-            chunks: 1,
-        },
-        None,
-    );
-    let [Event::Refused { refusal, .. }] = &refused[..] else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(refusal.code, RefusalCode::Charged);
-    assert_eq!((refusal.asked, refusal.available), (CHUNK, 0));
-    assert!(
-        refusal.to_string().contains("dropping buffers"),
-        "{refusal}"
-    );
+    let events = house.ask(reader.client, grant(&own, 1), None);
+    let charged = Some((RefusalCode::Charged, CHUNK, 0));
+    assert_eq!(numbers(&events), charged);
+    let text = refused(&events).map(|refusal| refusal.to_string());
+    assert!(text.is_some_and(|text| text.contains("dropping buffers")));
     // Dropping buffers makes room.
     house.held.clear();
     period(&mut house);
@@ -217,7 +191,7 @@ fn what_is_charged_counts_against_what_the_holder_may_have() {
 
 #[test]
 fn a_user_is_charged_for_other_users_memory_only() {
-    let mut house = house("linger = \"10ms\"\n[limits]\nmemory = \"512KiB\"");
+    let mut house = ruled("linger = \"10ms\"\n[limits]\nmemory = \"512KiB\"");
     let writer = Writer::join(&mut house, OTHER, TOTAL);
     for n in 0..4 {
         assert_eq!(writer.show(&mut house, n, n + 1), Ok(()));
@@ -251,7 +225,7 @@ fn overdo(house: &mut House, writer: &Writer, reader: &Reader) {
 
 #[test]
 fn a_hog_is_reported_once_and_again_when_it_has_let_go() {
-    let mut house = house(RULE);
+    let mut house = ruled(RULE);
     let (writer, reader) = pair(&mut house, 4);
     overdo(&mut house, &writer, &reader);
     let [notice] = &house.notices[..] else {
@@ -288,7 +262,7 @@ fn a_hog_is_reported_once_and_again_when_it_has_let_go() {
 
 #[test]
 fn others_and_short_bursts_are_no_hogs() {
-    let mut house = house(RULE);
+    let mut house = ruled(RULE);
     let (writer, reader) = pair(&mut house, 4);
     for n in 0..20 {
         let slots = if n % 4 == 3 { 0 } else { 4 };
@@ -306,23 +280,15 @@ fn others_and_short_bursts_are_no_hogs() {
 
 #[test]
 fn a_throttled_hog_is_granted_little_and_rarely() {
-    let mut house = house(&format!("{RULE}action = \"throttle\""));
+    let mut house = ruled(&format!("{RULE}action = \"throttle\""));
     let (writer, reader) = pair(&mut house, 4);
     let own = Writer::with_pool(&mut house, reader.client, 32);
     assert_eq!(own.grant(&mut house, 4).0, Ok(4));
     overdo(&mut house, &writer, &reader);
     assert_eq!(own.grant(&mut house, 4).0, Ok(1), "no more than it needs");
-    let ask = Request::Grant {
-        req: Req(2),
-        pool: own.pool,
-        chunks: 4,
-    };
-    let events = house.ask(reader.client, ask, None);
-    let [Event::Refused { refusal, .. }] = &events[..] else {
-        panic!("{events:?}");
-    };
-    assert_eq!(refusal.code, RefusalCode::Hog);
-    assert_eq!((refusal.asked, refusal.available), (4 * CHUNK, 2 * CHUNK));
+    let events = house.ask(reader.client, grant(&own, 4), None);
+    let is_hog = Some((RefusalCode::Hog, 4 * CHUNK, 2 * CHUNK));
+    assert_eq!(numbers(&events), is_hog);
     house.now += PERIOD;
     assert_eq!(own.grant(&mut house, 4).0, Ok(1));
     house.held.clear();
@@ -334,7 +300,7 @@ fn a_throttled_hog_is_granted_little_and_rarely() {
 
 #[test]
 fn a_hog_that_is_disconnected_counts_as_dead_and_its_process_stays_out() {
-    let mut house = house(&format!("{RULE}action = \"disconnect\""));
+    let mut house = ruled(&format!("{RULE}action = \"disconnect\""));
     let (writer, reader) = pair(&mut house, 4);
     holds(&mut house, &writer, &reader, 4, true);
     let mut told = Vec::new();
@@ -344,22 +310,8 @@ fn a_hog_that_is_disconnected_counts_as_dead_and_its_process_stays_out() {
     let left = |e: &Event| matches!(e, Event::ReaderLeft { domain, .. } if *domain == reader.id);
     assert!(told.iter().any(left), "{told:?}");
     assert_eq!(domain(&mut house, &writer, reader.id), None);
-    // Its process: the House numbers one connection, and then the process.
     let process = house.process_of(reader.id);
-    let client = house.connect(OTHER);
-    let hello = |process| Input::Hello {
-        client,
-        request: Request::Hello {
-            version: PROTOCOL_VERSION,
-            name: "two".into(),
-            resume: None,
-            dumpable: false,
-        },
-        pidfd: None,
-        process,
-        control_page: None,
-    };
-    let refused = house.refused(hello(process));
+    let refused = house.kept_out(OTHER, process);
     let refusal = refused.expect("it is not let in");
     assert_eq!(refusal.code, RefusalCode::Hog);
     assert_eq!((refusal.asked, refusal.available), (4 * CHUNK, 2 * CHUNK));
@@ -371,7 +323,7 @@ fn a_hog_that_is_disconnected_counts_as_dead_and_its_process_stays_out() {
 #[test]
 fn a_hog_is_killed_and_where_that_is_not_permitted_disconnected() {
     for may_kill in [true, false] {
-        let mut house = house(&format!("{RULE}action = \"kill\""));
+        let mut house = ruled(&format!("{RULE}action = \"kill\""));
         house.may_kill = may_kill;
         let (writer, reader) = pair(&mut house, 4);
         overdo(&mut house, &writer, &reader);
@@ -385,7 +337,7 @@ fn a_hog_is_killed_and_where_that_is_not_permitted_disconnected() {
 
 #[test]
 fn nobody_is_looked_at_where_nobody_reads() {
-    let mut house = house("");
+    let mut house = ruled("");
     let writer = Writer::join(&mut house, OWNER, TOTAL);
     period(&mut house);
     assert_eq!(house.state.deadline(), None);
@@ -404,7 +356,7 @@ const VICTIM: u32 = OTHER + 1;
 /// as the pool.
 #[test]
 fn one_small_buffer_of_another_users_pool_takes_no_more_than_half_of_a_share() {
-    let mut house = house("linger = \"10ms\"");
+    let mut house = ruled("linger = \"10ms\"");
     let liar = Writer::join(&mut house, OTHER, TOTAL);
     for n in 0..32 {
         assert_eq!(liar.show(&mut house, n, n + 1), Ok(()), "{n}");
@@ -437,7 +389,7 @@ fn what_lingers_in_another_users_pool_throws_nobody_out() {
         ("disconnect", "writers = [7, 3]", true),
         ("kill", "writers = [3]", true),
     ] {
-        let mut house = house(&format!("{RULE}action = \"{action}\"\n{writers}"));
+        let mut house = ruled(&format!("{RULE}action = \"{action}\"\n{writers}"));
         let liar = Writer::join(&mut house, VICTIM, TOTAL);
         let victim = Reader::join(&mut house, OTHER, &liar);
         for n in 0..4 {
@@ -452,7 +404,7 @@ fn what_lingers_in_another_users_pool_throws_nobody_out() {
 /// A process whose connection is closed may run another program by now (`exec`), with other rights.
 #[test]
 fn a_hog_without_a_connection_is_not_killed() {
-    let mut house = house(&format!("{RULE}action = \"kill\""));
+    let mut house = ruled(&format!("{RULE}action = \"kill\""));
     let (writer, reader) = pair(&mut house, 4);
     house.part(reader.client);
     overdo(&mut house, &writer, &reader);
@@ -467,14 +419,14 @@ fn a_hog_without_a_connection_is_not_killed() {
 fn many_users_have_their_turns() {
     const USERS: u32 = 1000;
     // The words of one look: its fixed cost, a pool's counters, and its table.
-    let look = 64 + u64::from(pool::SLOTS) * 9;
-    let mut house = house("");
+    let look = 64 + u64::from(SLOTS) * 9;
+    let mut house = ruled("");
     let writer = Writer::join(&mut house, OWNER, TOTAL);
     let readers: Vec<Reader> = (0..USERS)
         .map(|n| Reader::join(&mut house, 10 + n, &writer))
         .collect();
     for reader in &readers {
-        holds(&mut house, &writer, reader, pool::SLOTS, false);
+        holds(&mut house, &writer, reader, SLOTS, false);
     }
     house.now += PERIOD;
     house.step(Input::Tick);

@@ -2,7 +2,6 @@
 //! users alone.
 
 use crate::common::*;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use tranship_manager::{Config, Embedded, Limits};
 use tranship_proto::{Event, RefusalCode, Request, Role};
@@ -68,25 +67,14 @@ fn make_pool(c: &mut Client) -> Option<RefusalCode> {
 }
 
 fn export(c: &mut Client, name: &str) -> Option<RefusalCode> {
-    let r = c.req();
-    let (name, role) = (name.to_owned(), Role::Source);
-    c.send(&Request::Export { req: r, name, role }, &[]);
+    let r = c.ask_export(name, Role::Source);
     answer(c, r)
 }
 
 /// Asks for a name and does not wait for the channel.
 fn connect(c: &mut Client, name: &str, wait: bool) -> tranship_proto::Req {
     let half = HalfRw::create(Side::Sink, 16).unwrap();
-    let req = c.req();
-    let request = Request::Connect {
-        req,
-        name: name.to_owned(),
-        role: Role::Sink,
-        lines: 16,
-        wait,
-    };
-    c.send(&request, &[half.0.as_fd()]);
-    req
+    c.ask_connect(name, wait, &half.0)
 }
 
 /// Returns the refusal, if there is one by the time at which a later question is answered.
@@ -99,6 +87,15 @@ fn answer(c: &mut Client, wanted: tranship_proto::Req) -> Option<RefusalCode> {
 }
 
 const REFUSED: Option<RefusalCode> = Some(RefusalCode::Limit);
+
+/// A domain can make no further pool before one is gone. Another user can.
+fn is_full_until_destroyed(m: &Limited, c: &mut Client, first: &Pool) {
+    assert_eq!(make_pool(c), REFUSED);
+    let mut other = m.join_as_nobody();
+    assert!(other.as_mut().is_none_or(|c| make_pool(c).is_none()));
+    c.send(&Request::DestroyPool { pool: first.id }, &[]);
+    assert_eq!(make_pool(c), None);
+}
 
 #[test]
 fn connections() {
@@ -132,14 +129,8 @@ fn pools() {
     let (mut a, mut b) = (m.join(), m.join());
     let first = a.create_pool(1);
     assert_eq!(make_pool(&mut b), None);
-    assert_eq!(make_pool(&mut a), REFUSED);
     assert_eq!(make_pool(&mut b), REFUSED, "the user's, not the domain's");
-    assert!(
-        m.join_as_nobody()
-            .is_none_or(|mut c| make_pool(&mut c).is_none())
-    );
-    a.send(&Request::DestroyPool { pool: first.id }, &[]);
-    assert_eq!(make_pool(&mut a), None);
+    is_full_until_destroyed(&m, &mut a, &first);
 }
 
 #[test]
@@ -199,13 +190,7 @@ fn descriptors() {
     let first = a.create_pool(1);
     b.create_pool(1);
     b.create_pool(1);
-    assert_eq!(make_pool(&mut a), REFUSED);
-    assert!(
-        m.join_as_nobody()
-            .is_none_or(|mut c| make_pool(&mut c).is_none())
-    );
-    a.send(&Request::DestroyPool { pool: first.id }, &[]);
-    assert_eq!(make_pool(&mut a), None);
+    is_full_until_destroyed(&m, &mut a, &first);
 }
 
 #[test]

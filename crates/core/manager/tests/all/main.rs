@@ -1,6 +1,8 @@
 //! The manager by its state alone, and over its real socket. Programs of their own: `ctrunc`, which uses up descriptors,
 //! and `claims`, `simulation` and `restarts`.
 
+#[path = "../common/ask.rs"]
+mod ask;
 #[path = "../common/mod.rs"]
 mod common;
 mod crowds;

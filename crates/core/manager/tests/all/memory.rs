@@ -1,6 +1,7 @@
 //! Grants, their domains and durations, and the chunks that are shown of them.
 
-use crate::pool::{CHUNK, OTHER, OWNER, Reader, Writer, house, ready};
+use crate::ask::*;
+use crate::pool::{OTHER, OWNER, Reader, Writer, house, ready};
 use std::time::Duration;
 use tranship_manager::Limits;
 use tranship_manager::state::{Header, Input};
@@ -133,13 +134,7 @@ fn a_message_of_chunks_is_looked_through_before_any_is_taken() {
     ] {
         assert_eq!(writer.show_all(&mut house, keys, least), code, "{keys:?}");
     }
-    let (req, pool) = (Req(3), writer.pool);
-    let request = Request::ShowChunks {
-        req,
-        pool,
-        chunks: vec![(0, 1), (1, 2)],
-        least: 1,
-    };
+    let request = show_chunks(writer.pool, &[(0, 1), (1, 2)], 1);
     let objects = [CHUNK, CHUNK / 2].map(|bytes| (Header::default(), bytes));
     let answer = ready(&house.ask(writer.client, request, objects));
     assert_eq!(answer, Some(Err(RefusalCode::BadDescriptor)));
@@ -208,13 +203,7 @@ fn what_a_reader_still_maps_is_paid_for_when_its_writer_has_returned_it() {
 fn a_heap_has_no_more_than_its_quota_and_gives_back_no_more_than_it_has() {
     let mut house = house(100, Limits::default());
     let (client, _) = house.join(OWNER, None);
-    let create = Request::CreateHeap {
-        req: Req(1),
-        name: "heap".into(),
-        max_bytes: 3 * CHUNK,
-        held_bytes: 0,
-    };
-    let events = house.ask(client, create, []);
+    let events = house.ask(client, create_heap(3 * CHUNK, 0), []);
     let Some(Event::HeapCreated { heap, .. }) = events.first() else {
         panic!("{events:?}");
     };

@@ -1,23 +1,16 @@
 //! Memory is short outside: idle memory is requested, no pool grows, memory in use stays, and everything comes back.
 
+use crate::ask::{CHUNK, create_heap};
 use crate::house::House;
-use crate::pool::{CHUNK, OWNER, Writer};
+use crate::pool::{OWNER, TOTAL, Writer, ruled};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{Figures, Input};
-use tranship_proto::{Event, PoolId, Pressure, RefusalCode, Req, Request, StatRecord};
+use tranship_proto::{Event, PoolId, Pressure, RefusalCode, Request, StatRecord};
 use tranship_testkit::Random;
 
-const TOTAL: u64 = 64;
 const LOOK: Duration = Duration::from_secs(1);
-
-fn started(text: &str) -> House {
-    let config = Config::parse(text).expect("a configuration");
-    let mut house = House::with(config, TOTAL * CHUNK);
-    house.state.set_owner(OWNER);
-    house
-}
 
 /// Sets a writer's figures: chunks with buffers in use, and how many of its buffers are cached.
 fn says(house: &mut House, writer: &Writer, chunks: u64, live: u64, cached: u64) {
@@ -54,12 +47,9 @@ fn look(house: &mut House, seen: Pressure) -> Vec<(PoolId, u64)> {
 
 /// Returns the level, and the memory that may be granted at present, in chunks.
 fn limit(house: &mut House, writer: &Writer) -> (Pressure, u64) {
-    let events = house.ask(writer.client, Request::Stat { req: Req(77) }, None);
-    let found = events.iter().find_map(|e| match e {
-        Event::Stat {
-            record: StatRecord::Manager(m),
-            ..
-        } => Some((m.pressure, m.limit_bytes / CHUNK)),
+    let records = house.stat(writer.client);
+    let found = records.iter().find_map(|record| match record {
+        StatRecord::Manager(m) => Some((m.pressure, m.limit_bytes / CHUNK)),
         _ => None,
     });
     found.expect("the manager's record")
@@ -67,7 +57,7 @@ fn limit(house: &mut House, writer: &Writer) -> (Pressure, u64) {
 
 #[test]
 fn what_is_only_cached_is_asked_for_and_what_is_in_use_is_not() {
-    let mut house = started("");
+    let mut house = ruled("");
     let [one, two, three] = [(); 3].map(|()| Writer::join(&mut house, OWNER, TOTAL));
     for writer in [&one, &two, &three] {
         fill(&mut house, writer, 16);
@@ -83,7 +73,7 @@ fn what_is_only_cached_is_asked_for_and_what_is_in_use_is_not() {
 
 #[test]
 fn nobody_grows_only_when_idle_memory_was_not_enough() {
-    let mut house = started("");
+    let mut house = ruled("");
     let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
     fill(&mut house, &one, 32);
     fill(&mut house, &two, 8);
@@ -110,7 +100,7 @@ fn nobody_grows_only_when_idle_memory_was_not_enough() {
 
 #[test]
 fn a_level_stays_for_a_while_and_then_everybody_has_his_own_again() {
-    let mut house = started("[pressure]\ncalm = \"5s\"");
+    let mut house = ruled("[pressure]\ncalm = \"5s\"");
     let one = Writer::join(&mut house, OWNER, TOTAL);
     fill(&mut house, &one, 32);
     says(&mut house, &one, 4, 9, 0);
@@ -138,17 +128,11 @@ fn a_level_stays_for_a_while_and_then_everybody_has_his_own_again() {
 
 #[test]
 fn minimums_stay_and_heaps_are_asked_bit_by_bit() {
-    let mut house = started("[[pool]]\nname = \"pool\"\nmin = \"640KiB\"");
+    let mut house = ruled("[[pool]]\nname = \"pool\"\nmin = \"640KiB\"");
     let one = Writer::join(&mut house, OWNER, TOTAL);
     fill(&mut house, &one, 32);
     says(&mut house, &one, 1, 1, 0);
-    let heap = Request::CreateHeap {
-        req: Req(5),
-        name: "heap".into(),
-        max_bytes: 16 * CHUNK,
-        held_bytes: 16 * CHUNK,
-    };
-    house.ask(one.client, heap, None);
+    house.ask(one.client, create_heap(16 * CHUNK, 16 * CHUNK), None);
     let asked = look(&mut house, Pressure::Some);
     assert_eq!(asked[0], (one.pool, 10));
     assert_eq!(asked[1].1, 14);
@@ -156,7 +140,7 @@ fn minimums_stay_and_heaps_are_asked_bit_by_bit() {
 
 #[test]
 fn a_policy_divides_what_the_limit_leaves() {
-    let mut house = started("policy = \"throughput\"");
+    let mut house = ruled("policy = \"throughput\"");
     house.now = Config::default().grace;
     let one = Writer::join(&mut house, OWNER, TOTAL);
     fill(&mut house, &one, 32);
@@ -171,12 +155,9 @@ fn a_policy_divides_what_the_limit_leaves() {
 
 /// Returns each pool's memory, in chunks.
 fn granted(house: &mut House, writer: &Writer) -> BTreeMap<PoolId, u64> {
-    let events = house.ask(writer.client, Request::Stat { req: Req(77) }, None);
-    let pools = events.iter().filter_map(|e| match e {
-        Event::Stat {
-            record: StatRecord::Pool(p),
-            ..
-        } => Some((p.pool, p.granted_bytes / CHUNK)),
+    let records = house.stat(writer.client).into_iter();
+    let pools = records.filter_map(|record| match record {
+        StatRecord::Pool(p) => Some((p.pool, p.granted_bytes / CHUNK)),
         _ => None,
     });
     pools.collect()
@@ -191,7 +172,7 @@ fn below(random: &mut Random, n: u64) -> usize {
 fn the_limit_stays_between_what_is_in_use_and_the_total() {
     for seed in 0..64 {
         let mut random = Random::seeded(seed);
-        let mut house = started(match seed % 2 {
+        let mut house = ruled(match seed % 2 {
             0 => "",
             _ => "policy = \"priority\"",
         });

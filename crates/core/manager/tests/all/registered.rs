@@ -1,12 +1,12 @@
 //! Channels that no manager makes: their domains' words, and the part that is believed.
 
+use crate::ask::{SINK, SOURCE, object};
 use crate::house;
 use crate::house::{House, Object};
 use tranship_manager::Limits;
-use tranship_manager::state::{ClientId, Header};
+use tranship_manager::state::ClientId;
 use tranship_proto::{
-    ChannelId, ChannelStat, DomainId, Event, LocalChannel, ManagerStat, PoolId, Req, Request, Role,
-    StatRecord,
+    ChannelId, ChannelStat, DomainId, LocalChannel, ManagerStat, PoolId, Request, Role, StatRecord,
 };
 
 const LINES: u32 = 64;
@@ -14,17 +14,8 @@ const HALF: u64 = 8192;
 /// The most channels of a domain that are shown.
 const MOST: u32 = 256;
 
-fn half(kind: u32) -> Object {
-    let header = Header {
-        kind,
-        count: LINES,
-        ..Header::default()
-    };
-    (header, HALF)
-}
-
-fn halves() -> [Object; 2] {
-    [half(6), half(7)]
+fn halves(kinds: [u32; 2]) -> [Object; 2] {
+    kinds.map(|kind| object(kind, LINES, HALF))
 }
 
 fn channel(number: u32) -> LocalChannel {
@@ -40,28 +31,19 @@ fn channel(number: u32) -> LocalChannel {
 }
 
 fn register(house: &mut House, client: ClientId, channel: LocalChannel) {
-    let said = house.ask(client, Request::RegisterChannel { channel }, halves());
+    let request = Request::RegisterChannel { channel };
+    let said = house.ask(client, request, halves([SOURCE, SINK]));
     assert!(said.is_empty(), "{said:?}");
     house.state.audit().expect("no contradiction");
 }
 
 fn stat(house: &mut House, client: ClientId) -> (ManagerStat, Vec<ChannelStat>) {
-    let mut said = house.ask(client, Request::Stat { req: Req(1) }, []);
-    // Answers come in pieces.
-    while !matches!(said.last(), Some(Event::StatEnd { .. })) {
-        let more = house.tick();
-        said.extend(more);
-    }
     let (mut manager, mut channels) = (None, Vec::new());
-    for event in said {
-        match event {
-            Event::Stat { record, .. } => match record {
-                StatRecord::Manager(m) => manager = Some(m),
-                StatRecord::Channel(c) => channels.push(c),
-                _ => {}
-            },
-            Event::StatEnd { .. } => {}
-            other => panic!("{other:?}"),
+    for record in house.stat(client) {
+        match record {
+            StatRecord::Manager(m) => manager = Some(m),
+            StatRecord::Channel(c) => channels.push(c),
+            _ => {}
         }
     }
     (manager.expect("the manager"), channels)
@@ -172,8 +154,9 @@ fn what_is_wrong_is_refused_and_costs_nothing() {
         register(&mut house, client, channel);
     }
     // Memory of another kind, on either side.
-    for objects in [[half(6), half(6)], [half(7), half(7)]] {
+    for kind in [SOURCE, SINK] {
         let channel = channel(1);
+        let objects = halves([kind, kind]);
         house.ask(client, Request::RegisterChannel { channel }, objects);
     }
     assert_eq!(shown(&mut house, client), []);

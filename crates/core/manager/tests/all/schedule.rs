@@ -1,20 +1,17 @@
 //! A policy at work: the writers' figures move the quotas.
 
+use crate::ask::{CHUNK, create_heap};
 use crate::house::House;
-use crate::pool::{CHUNK, OWNER, Writer};
+use crate::pool::{OWNER, TOTAL, Writer, ruled};
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{Figures, Input};
 use tranship_proto::{Event, PoolId, RefusalCode, Req, Request};
 
-const TOTAL: u64 = 64;
 const PERIOD: Duration = Duration::from_millis(250);
 
 fn scheduled(policy: &str, rules: &str) -> House {
-    let text = format!("policy = \"{policy}\"\n{rules}");
-    let config = Config::parse(&text).expect("a configuration");
-    let mut house = House::with(config, TOTAL * CHUNK);
-    house.state.set_owner(OWNER);
+    let mut house = ruled(&format!("policy = \"{policy}\"\n{rules}"));
     // Earlier domains have come back by then.
     house.now = Config::default().grace;
     house
@@ -124,13 +121,7 @@ fn minimums_weights_and_targets_come_from_the_configuration() {
 fn heaps_are_not_divided_among_pools() {
     let mut house = scheduled("throughput", "");
     let writer = Writer::join(&mut house, OWNER, TOTAL);
-    let heap = Request::CreateHeap {
-        req: Req(5),
-        name: "heap".into(),
-        max_bytes: 48 * CHUNK,
-        held_bytes: 48 * CHUNK,
-    };
-    house.ask(writer.client, heap, None);
+    house.ask(writer.client, create_heap(48 * CHUNK, 48 * CHUNK), None);
     for _ in 0..10 {
         period(&mut house, &[(writer.pool, 4, 99)]);
     }
@@ -167,13 +158,7 @@ fn a_heap_that_says_how_it_does_takes_part() {
     house.state.set_owner(OWNER);
     house.now = Config::default().grace;
     let writer = Writer::join(&mut house, OWNER, 64 * MIB / CHUNK);
-    let create = Request::CreateHeap {
-        req: Req(5),
-        name: "heap".into(),
-        max_bytes: 64 * MIB,
-        held_bytes: 8 * MIB,
-    };
-    let events = house.ask(writer.client, create, None);
+    let events = house.ask(writer.client, create_heap(64 * MIB, 8 * MIB), None);
     let [Event::HeapCreated { heap, .. }] = events[..] else {
         panic!("{events:?}");
     };
@@ -253,8 +238,7 @@ fn whatever_a_writer_says_of_its_pool_it_has_no_more_than_is_its_due() {
 
 #[test]
 fn without_a_policy_nothing_is_read_and_nothing_moves() {
-    let mut house = House::with(Config::default(), TOTAL * CHUNK);
-    house.state.set_owner(OWNER);
+    let mut house = ruled("");
     let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
     house.now += Duration::from_secs(10);
     assert_eq!(house.state.deadline(), None);
@@ -264,13 +248,10 @@ fn without_a_policy_nothing_is_read_and_nothing_moves() {
 
 #[test]
 fn a_manager_that_just_started_waits_for_those_who_were_there() {
-    let config = Config::parse("policy = \"qos\"").expect("a configuration");
-    let grace = config.grace;
-    let mut house = House::with(config, TOTAL * CHUNK);
-    house.state.set_owner(OWNER);
+    let mut house = ruled("policy = \"qos\"");
     assert_eq!(house.state.deadline(), None, "nobody is there");
     Writer::join(&mut house, OWNER, TOTAL);
-    assert_eq!(house.state.deadline(), Some(grace));
+    assert_eq!(house.state.deadline(), Some(Config::default().grace));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Large buffers of pools of level `none`: chunks that no reader is shown before they are sealed against all writing.
 
+use crate::ask::{CHUNK, show_chunks};
 use crate::house::House;
-use crate::pool::{CHUNK, OWNER, Reader, Writer, chunks, house, ready};
+use crate::pool::{OWNER, Reader, Writer, chunks, house, ready};
 use tranship_manager::Limits;
 use tranship_manager::state::{Header, Input, Sealed};
-use tranship_proto::{Event, RefusalCode, Req, Request, Trust};
+use tranship_proto::{Event, RefusalCode, Trust};
 
 use Sealed::{No, Nobody, OneWriter, Open, Shared};
 
@@ -19,12 +20,7 @@ type Shown = (Option<Result<u32, RefusalCode>>, Vec<(u32, u32)>);
 
 /// Returns the answer, if there is one yet, and the chunks that readers are shown.
 fn show(house: &mut House, writer: &Writer, keys: &[(u32, u32)], sealed: Sealed) -> Shown {
-    let request = Request::ShowChunks {
-        req: Req(3),
-        pool: writer.pool,
-        chunks: keys.to_vec(),
-        least: 1,
-    };
+    let request = show_chunks(writer.pool, keys, 1);
     let objects = keys.iter().map(|_| ((Header::default(), CHUNK), sealed));
     let events = house.ask_with(writer.client, request, objects);
     house.state.audit().expect("no contradiction");
@@ -90,13 +86,7 @@ fn nothing_else_is_taken_for_one() {
         );
     }
     // Of another length, of another serial, twice, and together with a new one.
-    let (req, pool) = (Req(3), writer.pool);
-    let request = Request::ShowChunks {
-        req,
-        pool,
-        chunks: vec![(0, 1)],
-        least: 1,
-    };
+    let request = show_chunks(writer.pool, &[(0, 1)], 1);
     let half = ((Header::default(), CHUNK / 2), Nobody);
     let events = house.ask_with(writer.client, request, [half]);
     assert_eq!((ready(&events), chunks(&events)), bad);

@@ -1,27 +1,14 @@
 //! Names of channels that several domains share: a connector gets each of them once.
 
+use crate::ask::*;
 use crate::house::House;
 use crate::pool::{OTHER, OWNER, house};
 use std::time::Duration;
 use tranship_manager::Limits;
-use tranship_manager::state::{ClientId, Header, Input};
+use tranship_manager::state::{ClientId, Input};
 use tranship_proto::{ChannelId, DomainId, Event, RefusalCode, Req, Request, Role};
 
-const LINES: u32 = 4;
-/// Kinds of `docs/format.md`.
-const SOURCE: u32 = 6;
-const SINK: u32 = 7;
-
 type Client = (ClientId, DomainId);
-
-fn half(kind: u32) -> [(Header, u64); 1] {
-    let header = Header {
-        kind,
-        count: LINES,
-        ..Header::default()
-    };
-    [(header, 8192)]
-}
 
 fn offer(house: &mut House, client: Client) -> Vec<Event> {
     let request = Request::ExportShared {
@@ -40,40 +27,19 @@ fn besides(house: &mut House, client: Client, req: u32, have: &[DomainId]) -> Ve
         lines: LINES,
         have: have.to_vec(),
     };
-    house.ask(client.0, request, half(SOURCE))
+    house.ask(client.0, request, half(Role::Source))
 }
 
 fn incoming(events: &[Event]) -> Option<ChannelId> {
-    events.iter().find_map(|e| match e {
-        Event::Incoming {
-            channel,
-            role: Role::Sink,
-            topic: false,
-            ..
-        } => Some(*channel),
-        _ => None,
-    })
-}
-
-fn code(events: &[Event]) -> Option<RefusalCode> {
-    events.iter().find_map(|e| match e {
-        Event::Refused { refusal, .. } => Some(refusal.code),
-        _ => None,
-    })
+    let (channel, role, topic) = crate::ask::incoming(events)?;
+    (role == Role::Sink && !topic).then_some(channel)
 }
 
 /// Accepts the connection that the events bring: the domain to which the connector is told that it is connected.
 fn accepted(house: &mut House, by: Client, events: &[Event]) -> Option<(DomainId, bool)> {
-    let request = Request::Accept {
-        req: Req(2),
-        channel: incoming(events)?,
-        lines: LINES,
-    };
-    let events = house.ask(by.0, request, half(SINK));
-    events.iter().find_map(|e| match e {
-        Event::Opened { peer, shared, .. } => Some((*peer, *shared)),
-        _ => None,
-    })
+    let request = accept(incoming(events)?);
+    let events = house.ask(by.0, request, half(Role::Sink));
+    opened(&events).first().copied()
 }
 
 /// Returns a house with two domains that share the name, and one that connects.
@@ -81,8 +47,7 @@ fn three() -> (House, [Client; 3]) {
     let mut house = house(100, Limits::default());
     let all = [OWNER, OWNER, OTHER].map(|user| house.join(user, None));
     for client in &all[..2] {
-        let events = offer(&mut house, *client);
-        assert!(matches!(events[..], [Event::Exported { .. }]), "{events:?}");
+        is_exported(&offer(&mut house, *client));
     }
     (house, all)
 }
@@ -92,9 +57,7 @@ fn all_end(mut house: House, all: impl IntoIterator<Item = Client>) {
         house.state.audit().expect("no contradiction");
         house.step(Input::ProcessDied { domain });
     }
-    assert!(house.state.held_tokens().is_empty());
-    assert_eq!(house.state.memory(), (0, 0));
-    house.state.audit().expect("no contradiction");
+    nothing_is_left(&house);
 }
 
 #[test]
@@ -120,14 +83,8 @@ fn a_connector_gets_each_domain_once_the_late_one_too() {
 fn a_plain_connect_goes_to_one_of_them() {
     let (mut house, [first, second, asks]) = three();
     for (req, by) in [(1, first), (2, second), (3, first)] {
-        let request = Request::Connect {
-            req: Req(req),
-            name: "resize".into(),
-            role: Role::Source,
-            lines: LINES,
-            wait: false,
-        };
-        let events = house.ask(asks.0, request, half(SOURCE));
+        let request = connect(req, "resize", Role::Source, false);
+        let events = house.ask(asks.0, request, half(Role::Source));
         assert_eq!(accepted(&mut house, by, &events), Some((by.1, true)));
     }
     all_end(house, [first, second, asks]);
@@ -150,16 +107,9 @@ fn what_may_not_be_is_refused() {
     let (mut house, [first, second, asks]) = three();
     let events = besides(&mut house, first, 5, &[second.1]);
     assert_eq!(code(&events), Some(RefusalCode::OwnName));
-    assert_eq!(
-        code(&offer(&mut house, first)),
-        Some(RefusalCode::NameTaken)
-    );
-    let alone = Request::Export {
-        req: Req(6),
-        name: "resize".into(),
-        role: Role::Sink,
-    };
-    let events = house.ask(asks.0, alone, []);
+    let events = offer(&mut house, first);
+    assert_eq!(code(&events), Some(RefusalCode::NameTaken));
+    let events = house.ask(asks.0, export("resize", Role::Sink), []);
     assert_eq!(code(&events), Some(RefusalCode::Shared));
     let wrong = Request::ConnectBesides {
         req: Req(7),
@@ -168,7 +118,7 @@ fn what_may_not_be_is_refused() {
         lines: LINES,
         have: Vec::new(),
     };
-    let events = house.ask(asks.0, wrong, half(SINK));
+    let events = house.ask(asks.0, wrong, half(Role::Sink));
     assert_eq!(code(&events), Some(RefusalCode::Role));
     let many: Vec<_> = (0..129).map(DomainId).collect();
     let events = besides(&mut house, asks, 8, &many);

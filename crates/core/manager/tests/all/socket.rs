@@ -50,14 +50,8 @@ fn surplus_descriptors_garbage_and_truncation_end_the_connection() {
 
     let mut c = Client::join(m.path(), "missing");
     let req = c.req();
-    c.send(
-        &Request::Assign {
-            req,
-            channel: tranship_proto::ChannelId(1),
-            pool: tranship_proto::PoolId(1),
-        },
-        &[],
-    );
+    let (channel, pool) = (ChannelId(1), PoolId(1));
+    c.send(&Request::Assign { req, channel, pool }, &[]);
     assert_eq!(c.expelled(), Some(RefusalCode::BadDescriptor));
 
     let mut c = Client::join(m.path(), "garbage");
@@ -69,13 +63,7 @@ fn surplus_descriptors_garbage_and_truncation_end_the_connection() {
     assert_eq!(c.expelled(), Some(RefusalCode::BadArgument));
 
     let mut c = Client::raw(m.path());
-    let hello = |version| Request::Hello {
-        version,
-        name: "v".into(),
-        resume: None,
-        dumpable: true,
-    };
-    c.send(&hello(PROTOCOL_VERSION + 1), &[]);
+    c.send(&hello(PROTOCOL_VERSION + 1, "v", None), &[]);
     assert_eq!(c.expelled(), Some(RefusalCode::Version));
 
     let mut c = Client::raw(m.path());
@@ -145,23 +133,9 @@ fn who_does_not_read_is_not_heard_until_it_does() {
     // The process is back, with its objects.
     let mut back = Client::join_as(m.path(), "deaf", Some(before));
     assert!(back.resumed && back.instance == instance);
-    let req = back.req();
-    let claim = Request::ClaimPool {
-        req,
-        pool: pool.id,
-        name: "pool".into(),
-        shape: tranship_proto::PoolShape {
-            max_bytes: pool.max_bytes,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust: tranship_proto::Trust::Producer,
-        },
-    };
-    back.send(&claim, &[pool.table_fd.as_fd()]);
+    back.claim_pool(&pool);
     back.wait(|e| matches!(e, Event::PoolCreated { pool: p, .. } if *p == pool.id).then_some(()));
-    let req = back.req();
-    back.send(&Request::ClaimDone { req }, &[]);
-    back.wait(|e| matches!(e, Event::Claimed { .. }).then_some(()));
+    back.claim_done();
     assert_eq!(back.grant(pool.id, 1), Ok(1));
 }
 
@@ -212,12 +186,7 @@ fn a_reader_stays_while_its_pool_is_assigned_anew() {
 fn who_says_hello_has_connected_itself() {
     let m = manager(1);
     let mut client = Client::raw(m.path());
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-        name: "somebody".into(),
-        resume: None,
-        dumpable: true,
-    };
+    let hello = hello(PROTOCOL_VERSION, "somebody", None);
     let dir = tranship_testkit::folder().unwrap();
     let file = dir.path().join("hello");
     std::fs::write(&file, encode(&hello)).unwrap();
@@ -237,12 +206,7 @@ fn nothing_can_be_sent_along_before_the_welcome() {
     if !socket::pass_rights(&near, false).unwrap() {
         return tranship_testkit::skipped("the kernel cannot refuse descriptors");
     }
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-        name: "client".into(),
-        resume: None,
-        dumpable: true,
-    };
+    let hello = hello(PROTOCOL_VERSION, "client", None);
     let send = |fds: &[_]| socket::sendmsg(&client.fd, &encode(&hello), fds, true);
     let refused = |sent: std::io::Result<()>| sent.unwrap_err().kind();
     let denied = std::io::ErrorKind::PermissionDenied;
@@ -369,41 +333,21 @@ fn a_name_that_is_given_opens_to_its_keys_alone() {
     let given = (RefusalCode::Access, 12, 7);
     let not_given = (RefusalCode::Access, 0, 8);
     let no_one = (RefusalCode::NoSuchName, 0, 0);
+    let offers = [None, Some(given), Some(given), Some(given)];
+    let asks = [given, no_one, given, given];
     for (name, offers, asks) in [
         ("other", [Some(not_given); 4], [not_given; 4]),
         ("nn", [Some(not_given); 4], [not_given; 4]),
-        (
-            "n",
-            [None, Some(given), Some(given), Some(given)],
-            [given, no_one, given, given],
-        ),
-        (
-            "n/replies/1",
-            [None, Some(given), Some(given), Some(given)],
-            [given, no_one, given, given],
-        ),
+        ("n", offers, asks),
+        ("n/replies/1", offers, asks),
     ] {
         let (half, _) = HalfRw::create(Side::Sink, 16).expect("a half");
         for (client, wanted) in clients.iter_mut().zip(asks) {
-            let req = client.req();
-            let ask = Request::Connect {
-                req,
-                name: name.to_owned(),
-                role: Role::Sink,
-                lines: 16,
-                wait: false,
-            };
-            client.send(&ask, &[half.as_fd()]);
+            let req = client.ask_connect(name, false, &half);
             assert_eq!(client.refused_with(req), Some(wanted), "{name}");
         }
         for (client, wanted) in clients.iter_mut().zip(offers) {
-            let req = client.req();
-            let offer = Request::Export {
-                req,
-                name: name.to_owned(),
-                role: Role::Source,
-            };
-            client.send(&offer, &[]);
+            let req = client.ask_export(name, Role::Source);
             assert_eq!(client.refused_with(req), wanted, "{name}");
         }
     }

@@ -1,21 +1,12 @@
 //! A policy outside of the manager: one at a time, from a user that the rules allow. Whatever it says, no pool has less
 //! than its minimum, and the sum is at most the total. Its last quotas stay.
 
+use crate::ask::{CHUNK, create_heap};
 use crate::house::House;
-use crate::pool::{CHUNK, OTHER, OWNER, Writer};
-use tranship_manager::Config;
+use crate::pool::{OTHER, OWNER, TOTAL, Writer, ruled};
 use tranship_manager::state::{ClientId, Input};
 use tranship_proto::{Event, PoolId, RefusalCode, Req, Request};
 use tranship_testkit::Random;
-
-const TOTAL: u64 = 64;
-
-fn started(text: &str) -> House {
-    let config = Config::parse(text).expect("a configuration");
-    let mut house = House::with(config, TOTAL * CHUNK);
-    house.state.set_owner(OWNER);
-    house
-}
 
 fn answer(house: &House, events: &[Event]) -> Result<(), RefusalCode> {
     house.state.audit().expect("no contradiction");
@@ -35,14 +26,8 @@ fn steer(house: &mut House, client: ClientId, take: bool) -> Result<(), RefusalC
 
 fn set(house: &mut House, client: ClientId, chunks: &[(PoolId, u64)]) -> Result<(), RefusalCode> {
     let quotas = chunks.iter().map(|(id, n)| (*id, n * CHUNK)).collect();
-    let events = house.ask(
-        client,
-        Request::SetQuotas {
-            req: Req(9),
-            quotas,
-        },
-        None,
-    );
+    let req = Req(9);
+    let events = house.ask(client, Request::SetQuotas { req, quotas }, None);
     answer(house, &events)
 }
 
@@ -52,7 +37,7 @@ fn quotas(house: &House, writers: [&Writer; 2]) -> [u64; 2] {
 
 #[test]
 fn its_last_word_stays_and_the_next_one_takes_over() {
-    let mut house = started("");
+    let mut house = ruled("");
     let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
     let (first, _) = house.join(OWNER, None);
     let (second, _) = house.join(0, None);
@@ -81,29 +66,24 @@ fn its_last_word_stays_and_the_next_one_takes_over() {
 
 #[test]
 fn rules_say_whose_it_may_be() {
-    let mut house = started("");
+    let mut house = ruled("");
     let (other, _) = house.join(OTHER, None);
     assert_eq!(steer(&mut house, other, true), Err(RefusalCode::Access));
-    let mut house = started(&format!("[[policy_run]]\nuid = {OTHER}\n"));
+    let mut house = ruled(&format!("[[policy_run]]\nuid = {OTHER}\n"));
     let [other, third] = [OTHER, 77].map(|uid| house.join(uid, None).0);
     assert_eq!(steer(&mut house, third, true), Err(RefusalCode::Access));
     assert_eq!(steer(&mut house, other, true), Ok(()));
     // The manager has a policy of its own.
-    let mut house = started("policy = \"qos\"");
+    let mut house = ruled("policy = \"qos\"");
     let (owner, _) = house.join(OWNER, None);
     assert_eq!(steer(&mut house, owner, true), Err(RefusalCode::Steered));
 }
 
 #[test]
 fn what_breaks_a_rule_changes_nothing() {
-    let mut house = started("[[pool]]\nname = \"pool\"\nmin = \"256KiB\"\nmax = \"3MiB\"");
+    let mut house = ruled("[[pool]]\nname = \"pool\"\nmin = \"256KiB\"\nmax = \"3MiB\"");
     let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
-    let heap = Request::CreateHeap {
-        req: Req(5),
-        name: "heap".into(),
-        max_bytes: 24 * CHUNK,
-        held_bytes: 24 * CHUNK,
-    };
+    let heap = create_heap(24 * CHUNK, 24 * CHUNK);
     let events = house.ask(one.client, heap, None);
     let heap = events.iter().find_map(|e| match e {
         Event::HeapCreated { heap, .. } => Some(*heap),
@@ -152,7 +132,7 @@ fn what_breaks_a_rule_changes_nothing() {
 fn whatever_it_says_the_sum_does_not_rise_beyond_the_limit() {
     for seed in 0..50 {
         let mut random = Random::seeded(seed);
-        let mut house = started("[[pool]]\nname = \"pool\"\nmin = \"128KiB\"");
+        let mut house = ruled("[[pool]]\nname = \"pool\"\nmin = \"128KiB\"");
         let writers: Vec<Writer> = (0..5)
             .map(|_| Writer::join(&mut house, OWNER, TOTAL))
             .collect();
@@ -179,7 +159,7 @@ fn whatever_it_says_the_sum_does_not_rise_beyond_the_limit() {
 /// However it leaves.
 #[test]
 fn the_place_is_free_when_its_process_has_ended() {
-    let mut house = started("");
+    let mut house = ruled("");
     let (first, _) = house.join(OWNER, None);
     let (second, _) = house.join(OWNER, None);
     let (third, domain) = house.join(OWNER, None);

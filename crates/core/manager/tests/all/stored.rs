@@ -1,10 +1,11 @@
 //! Stored descriptors that the next manager takes back, by the state alone: nothing is counted twice, and nothing is
 //! held without a holder.
 
+use crate::ask::{CHUNK, table};
 use crate::house::House;
-use crate::pool::{CHUNK, OWNER, Reader, SLOTS, Writer, house as made};
+use crate::pool::{OWNER, Reader, Writer, house as made};
 use tranship_manager::Limits;
-use tranship_manager::state::{Action, Facts, Fd, FdToken, Header, Input, Sealed, Stored};
+use tranship_manager::state::{Action, Facts, Fd, FdToken, Input, Sealed, Stored};
 use tranship_proto::{DomainId, PoolId, Request};
 
 /// Returns the stored descriptors of an orphan of two chunks with a reader.
@@ -28,13 +29,8 @@ fn stored(house: &mut House) -> Vec<Stored> {
 fn facts(stored: &Stored) -> Facts {
     let (size, header) = match stored {
         Stored::Table { shape, .. } => {
-            let header = Header {
-                kind: 2,
-                count: SLOTS,
-                max_bytes: shape.max_bytes,
-                chunk_bytes: shape.chunk_bytes,
-            };
-            (8192, Some(header))
+            let [(header, size)] = table(*shape);
+            (size, Some(header))
         }
         _ => (CHUNK, None),
     };

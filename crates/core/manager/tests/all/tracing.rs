@@ -1,25 +1,19 @@
 //! Domains that have a pool are told to record their operations on it. The records are kept, within bounds, and shown
 //! to allowed clients.
 
+use crate::ask::{code, object};
 use crate::house::{House, Object};
-use crate::pool::{CHUNK, OTHER, OWNER, Reader, Writer};
-use tranship_manager::Config;
-use tranship_manager::state::{ClientId, Header, Input};
+use crate::pool::{OTHER, OWNER, Reader, TOTAL, Writer, house as of_chunks};
+use tranship_manager::Limits;
+use tranship_manager::state::{ClientId, Input};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, Request};
 
 fn house() -> House {
-    let mut house = House::with(Config::default(), 64 * CHUNK);
-    house.state.set_owner(OWNER);
-    house
+    of_chunks(TOTAL, Limits::default())
 }
 
 fn ring() -> Object {
-    let header = Header {
-        kind: 9,
-        count: 4096,
-        ..Header::default()
-    };
-    (header, 4096 + 4096 * 64)
+    object(9, 4096, 4096 + 4096 * 64)
 }
 
 fn trace(
@@ -29,9 +23,8 @@ fn trace(
     on: bool,
     while_here: bool,
 ) -> Vec<Event> {
-    let req = Req(7);
     let request = Request::Trace {
-        req,
+        req: Req(7),
         pool,
         on,
         while_here,
@@ -53,15 +46,8 @@ fn traced(events: &[Event]) -> Vec<bool> {
 fn recorder(house: &mut House, uid: u32) -> (ClientId, DomainId) {
     let (client, domain) = house.join(uid, None);
     let pool = Writer::with_pool(house, client, 8).pool;
-    let (req, on, while_here) = (Req(7), true, false);
-    let request = Request::Trace {
-        req,
-        pool,
-        on,
-        while_here,
-    };
-    house.ask(client, request, None);
-    house.ask(client, Request::ShowTrace, [ring()]);
+    trace(house, client, pool, true, false);
+    show(house, client, ring());
     (client, domain)
 }
 
@@ -106,10 +92,8 @@ fn all_who_have_the_pool_are_told_once() {
     let _reader = Reader::join(&mut house, OWNER, &writer);
     let (tool, _) = house.join(OWNER, None);
     let (follower, _) = house.join(OWNER, None);
-    assert_eq!(
-        traced(&trace(&mut house, tool, writer.pool, true, false)),
-        [true; 2]
-    );
+    let first = trace(&mut house, tool, writer.pool, true, false);
+    assert_eq!(traced(&first), [true; 2]);
     let again = trace(&mut house, tool, writer.pool, true, false);
     assert!(traced(&again).is_empty());
     // A reader that comes later.
@@ -129,12 +113,9 @@ fn only_whose_it_is_may_trace_and_see() {
     let mut house = house();
     let [mine, theirs] = [OWNER, OTHER].map(|uid| Writer::join(&mut house, uid, 8));
     let events = trace(&mut house, theirs.client, mine.pool, true, false);
-    let refused = |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.code == RefusalCode::NotYours);
-    assert!(events.iter().any(refused), "{events:?}");
-    assert_eq!(
-        traced(&trace(&mut house, theirs.client, theirs.pool, true, false)),
-        [true]
-    );
+    assert_eq!(code(&events), Some(RefusalCode::NotYours), "{events:?}");
+    let events = trace(&mut house, theirs.client, theirs.pool, true, false);
+    assert_eq!(traced(&events), [true]);
     trace(&mut house, mine.client, mine.pool, true, false);
     for writer in [&mine, &theirs] {
         show(&mut house, writer.client, ring());
@@ -154,14 +135,8 @@ fn what_is_shown_is_one_of_its_kind_and_outlives_its_domain_within_bounds() {
     let (header, bytes) = ring();
     for bad in [
         (header, bytes - 4096),
-        (
-            Header {
-                count: 4095,
-                ..header
-            },
-            bytes,
-        ),
-        (Header { kind: 8, ..header }, bytes),
+        object(9, 4095, bytes),
+        object(8, 4096, bytes),
     ] {
         show(&mut house, tool, bad);
     }
@@ -282,11 +257,11 @@ fn of_those_that_have_ended_the_user_goes_without_that_has_most() {
         let (client, _) = recorder(&mut house, OTHER);
         end(&mut house, client);
     }
-    let askers = [OTHER, OWNER].map(|uid| house.join(uid, None).0);
-    assert_eq!(
-        askers.map(|client| rings(&mut house, client).len()),
-        [31, 32]
-    );
+    let seen = [OTHER, OWNER].map(|uid| {
+        let (asker, _) = house.join(uid, None);
+        rings(&mut house, asker).len()
+    });
+    assert_eq!(seen, [31, 32]);
 }
 
 /// A follower's user is charged for it, for each pool, and no longer when it has gone.

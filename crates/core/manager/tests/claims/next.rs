@@ -24,25 +24,23 @@ fn pool_gone(e: &Event) -> bool {
     matches!(e, Event::PoolGone { .. })
 }
 
+/// Waits until the writer is told that a queue has left the reader set.
+fn leaves(writer: &mut Client, way: &Way) {
+    let id = way.chan.id;
+    writer.wait(|e| matches!(e, Event::QueueLeft { channel, .. } if *channel == id).then_some(()));
+}
+
 #[test]
 fn what_was_shown_is_claimed_from_a_new_manager() {
     let mut house = House::new(config());
-    let (mut a, mut b) = (house.join("a"), house.join("b"));
-    let mut pool = a.create_pool(4);
-    a.grant(pool.id, 2).unwrap();
-    a.show_chunk(&mut pool, 0, 7);
-    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    let (mut a, mut b, pool, way) = pair(&house, 4, &[(0, 7)]);
     let instance = a.instance;
     house.restart();
     (b, a) = (house.back(&b), house.back(&a));
     assert!(a.instance != instance);
     // The reader comes first: it claims chunk 7, and a chunk that its writer does not know.
     b.claims_to_read(&pool, &way, &[(0, 7), (1, 3)]);
-    a.claim_pool(&pool);
-    a.claim_reader_set(&pool, &[&way], &[&way]);
-    a.claim_end(&way);
-    a.claim_assign(&way, pool.id);
-    a.claim_done();
+    a.claims_to_write(&pool, &way);
     let ((epoch, new_reader), _) = a.wait(|e| match e {
         Event::QueueJoined {
             epoch, new_reader, ..
@@ -51,13 +49,8 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
     });
     assert_eq!((epoch, new_reader), (2, true));
     assert_eq!(a.sums(), (CHUNK, CHUNK));
-    let (index, serial) = (1, 3);
     b.wait(|e| match e {
-        Event::ChunkGone {
-            index: i,
-            serial: s,
-            ..
-        } => ((*i, *s) == (index, serial)).then_some(()),
+        Event::ChunkGone { index, serial, .. } => ((*index, *serial) == (1, 3)).then_some(()),
         _ => None,
     });
     // New things work again, and new ids are new.
@@ -81,21 +74,13 @@ fn chunks_shown(client: &mut Client) -> Vec<u32> {
 #[test]
 fn a_reader_that_is_back_is_shown_what_it_misses() {
     let mut house = House::new(config());
-    let (mut a, mut b) = (house.join("a"), house.join("b"));
-    let mut pool = a.create_pool(4);
-    a.grant(pool.id, 2).unwrap();
-    a.show_chunk(&mut pool, 0, 7);
-    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    let (mut a, mut b, mut pool, way) = pair(&house, 4, &[(0, 7)]);
     a.show_chunk(&mut pool, 1, 8);
     house.restart();
     (b, a) = (house.back(&b), house.back(&a));
     // The second chunk had not come yet.
     b.claims_to_read(&pool, &way, &[(0, 7)]);
-    a.claim_pool(&pool);
-    a.claim_reader_set(&pool, &[&way], &[&way]);
-    a.claim_end(&way);
-    a.claim_assign(&way, pool.id);
-    a.claim_done();
+    a.claims_to_write(&pool, &way);
     assert_eq!(chunks_shown(&mut b), [8]);
     // Again over a new connection to the same manager.
     b = house.back(&b);
@@ -107,11 +92,7 @@ fn a_reader_that_is_back_is_shown_what_it_misses() {
 #[test]
 fn a_chunk_that_its_reader_claimed_first_is_not_stranded() {
     let mut house = House::new(config());
-    let (mut a, mut b) = (house.join("a"), house.join("b"));
-    let mut pool = a.create_pool(4);
-    a.grant(pool.id, 1).unwrap();
-    a.show_chunk(&mut pool, 0, 7);
-    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    let (mut a, mut b, mut pool, way) = pair(&house, 4, &[(0, 7)]);
     house.restart();
     (b, a) = (house.back(&b), house.back(&a));
     b.claim_reader(&pool, &way, &[(0, 7), (1, 9)]);
@@ -164,9 +145,7 @@ fn chunks_that_are_there_are_taken_up_beyond_the_total() {
 #[test]
 fn a_channel_keeps_its_name() {
     let mut house = House::new(config());
-    let (mut a, mut b) = (house.join("a"), house.join("b"));
-    let pool = a.create_pool(4);
-    let mut way = Way::new(&mut a, &mut b, "video", pool.id);
+    let (a, b, _pool, mut way) = pair(&house, 4, &[]);
     house.restart();
     let (mut a, mut b) = (house.back(&a), house.back(&b));
     let req = a.claim_end(&way);
@@ -182,7 +161,7 @@ fn a_channel_keeps_its_name() {
         };
         assert_eq!(b.refused(refused), code, "{other:?}");
     }
-    way.name = "video".to_owned();
+    way.name = "n".to_owned();
     b.claim_end(&way);
     a.wait(|e| matches!(e, Event::Claimed { req: r } if *r == req).then_some(()));
     let names = a.sync().into_iter().filter_map(|record| match record {
@@ -190,17 +169,13 @@ fn a_channel_keeps_its_name() {
         _ => None,
     });
     let names: Vec<_> = names.collect();
-    assert_eq!(names, [(way.chan.id, "video".to_owned())]);
+    assert_eq!(names, [(way.chan.id, "n".to_owned())]);
 }
 
 #[test]
 fn a_stolen_id_is_no_use_without_the_memory() {
     let mut house = House::new(config());
-    let (mut a, mut b) = (house.join("a"), house.join("b"));
-    let mut pool = a.create_pool(4);
-    a.grant(pool.id, 1).unwrap();
-    a.show_chunk(&mut pool, 0, 7);
-    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    let (a, b, pool, way) = pair(&house, 4, &[(0, 7)]);
     house.restart();
     // The owner is back. The thief was quicker than the reader, and makes everything that it can.
     let (mut a, mut thief) = (house.back(&a), house.back(&b));
@@ -243,9 +218,7 @@ fn a_stolen_id_is_no_use_without_the_memory() {
 #[test]
 fn nobody_joins_a_pool_that_its_writer_still_claims() {
     let mut house = House::new(config());
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let pool = writer.create_pool(1);
-    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (mut writer, mut reader, pool, way) = pair(&house, 1, &[]);
     let other = open_channel(&mut writer, &mut reader, "other");
     house.restart();
     (writer, reader) = (house.back(&writer), house.back(&reader));
@@ -265,9 +238,7 @@ fn nobody_joins_a_pool_that_its_writer_still_claims() {
 #[test]
 fn a_queue_that_its_sink_has_not_leaves_the_reader_set() {
     let mut house = House::new(config());
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let pool = writer.create_pool(1);
-    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (mut writer, mut reader, pool, way) = pair(&house, 1, &[]);
     house.restart();
     (writer, reader) = (house.back(&writer), house.back(&reader));
     writer.claim_pool(&pool);
@@ -276,9 +247,7 @@ fn a_queue_that_its_sink_has_not_leaves_the_reader_set() {
     writer.claim_done();
     reader.claim_reader(&pool, &way, &[]);
     reader.claim_done();
-    let channel = way.chan.id;
-    writer
-        .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
+    leaves(&mut writer, &way);
 }
 
 /// The writer is late, so a reader that wants nothing more is told that the pool is over. Before the writer is told
@@ -290,9 +259,7 @@ fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
         orphan_interval: Duration::from_millis(1),
         ..config()
     });
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let pool = writer.create_pool(1);
-    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (mut writer, mut reader, pool, way) = pair(&house, 1, &[]);
     house.restart();
     reader = house.back(&reader);
     reader.claim_reader(&pool, &way, &[]);
@@ -305,9 +272,7 @@ fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
     writer.claim_pool(&pool);
     writer.claim_reader_set(&pool, &[&way], &[&way]);
     writer.claim_done();
-    let channel = way.chan.id;
-    writer
-        .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
+    leaves(&mut writer, &way);
 }
 
 /// A reader took an offer just as the manager ended, so its writer never had it on the reader set. When the writer
@@ -318,9 +283,7 @@ fn a_reader_that_the_writer_never_had_may_forget_the_pool() {
         grace: Duration::from_secs(1 << 30),
         ..config()
     });
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let pool = writer.create_pool(1);
-    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (mut writer, mut reader, pool, way) = pair(&house, 1, &[]);
     house.restart();
     (writer, reader) = (house.back(&writer), house.back(&reader));
     reader.claim_reader(&pool, &way, &[]);

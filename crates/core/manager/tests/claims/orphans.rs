@@ -31,11 +31,7 @@ struct Left {
 
 fn left(grace: Duration) -> Left {
     let mut house = house(grace);
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let mut pool = writer.create_pool(1);
-    writer.grant(pool.id, 1).unwrap();
-    writer.show_chunk(&mut pool, 0, 1);
-    let way = Way::new(&mut writer, &mut reader, "way", pool.id);
+    let (writer, reader, pool, way) = pair(&house, 1, &[(0, 1)]);
     house.restart();
     Left {
         house,
@@ -69,11 +65,7 @@ impl Left {
 /// Lets passes over all orphans happen: a pass gives each of these pools back.
 fn passes(house: &House) {
     for _ in 0..3 {
-        let (mut writer, mut reader) = (house.join("w"), house.join("r"));
-        let mut pool = writer.create_pool(1);
-        writer.grant(pool.id, 1).unwrap();
-        writer.show_chunk(&mut pool, 0, 1);
-        let way = Way::new(&mut writer, &mut reader, "marker", pool.id);
+        let (writer, mut reader, pool, way) = pair(house, 1, &[(0, 1)]);
         way.refs().1.get(0).unwrap().store(1, Ordering::Release);
         writer.goes();
         reader.sync();

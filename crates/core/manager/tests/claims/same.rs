@@ -10,11 +10,7 @@ use tranship_region::{Opts, make};
 #[test]
 fn a_younger_chunk_takes_an_older_one_s_place() {
     let house = House::new(Config::default());
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let mut pool = writer.create_pool(4);
-    writer.grant(pool.id, 1).unwrap();
-    writer.show_chunk(&mut pool, 0, 7);
-    let _way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (writer, mut reader, mut pool, _way) = pair(&house, 4, &[(0, 7)]);
     reader.wait(|e| matches!(e, Event::ChunkAdded { serial: 7, .. }).then_some(()));
     pool.chunks.clear();
 
@@ -46,9 +42,7 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
 #[test]
 fn a_pool_that_was_given_up_does_not_come_back() {
     let house = House::new(Config::default());
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let pool = writer.create_pool(1);
-    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (mut writer, mut reader, pool, way) = pair(&house, 1, &[]);
     writer = house.back(&writer);
     writer.claim_done();
     reader.wait(|e| matches!(e, Event::PoolGone { .. }).then_some(()));
@@ -63,9 +57,7 @@ fn a_pool_that_was_given_up_does_not_come_back() {
 #[test]
 fn a_claimant_that_was_interrupted_begins_again() {
     let mut house = House::new(Config::default());
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let pool = writer.create_pool(4);
-    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (_writer, mut reader, pool, way) = pair(&house, 4, &[]);
     house.restart();
     for _ in 0..3 {
         reader = house.back(&reader);
@@ -79,9 +71,7 @@ fn a_claimant_that_was_interrupted_begins_again() {
 #[test]
 fn who_waits_for_the_other_end_is_answered_where_it_is() {
     let mut house = House::new(Config::default());
-    let (mut source, mut sink) = (house.join("source"), house.join("sink"));
-    let pool = source.create_pool(1);
-    let way = Way::new(&mut source, &mut sink, "n", pool.id);
+    let (mut source, mut sink, _pool, way) = pair(&house, 1, &[]);
     house.restart();
     sink = house.back(&sink);
     sink.claim_end(&way);
@@ -113,9 +103,7 @@ fn an_old_control_page_allows_no_collection() {
 #[test]
 fn a_returning_sink_hears_that_its_pools_are_open() {
     let house = House::new(Config::default());
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let pool = writer.create_pool(1);
-    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let (_writer, mut reader, pool, way) = pair(&house, 1, &[]);
     reader = house.back(&reader);
     reader.claim_reader(&pool, &way, &[]);
     reader.claim_end(&way);

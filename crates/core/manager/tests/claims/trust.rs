@@ -78,11 +78,7 @@ fn a_reader_of_another_level_is_none() {
         let way = Way::new(&mut writer, &mut reader, "n", pool.id);
         house.restart();
         (writer, reader) = (house.back(&writer), house.back(&reader));
-        writer.claim_pool(&pool);
-        writer.claim_reader_set(&pool, &[&way], &[&way]);
-        writer.claim_end(&way);
-        writer.claim_assign(&way, pool.id);
-        writer.claim_done();
+        writer.claims_to_write(&pool, &way);
         pool.trust = claimed;
         reader.claims_to_read(&pool, &way, &[(0, 7)]);
         let req = reader.req();

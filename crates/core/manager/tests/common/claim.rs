@@ -82,6 +82,17 @@ impl Way {
     }
 }
 
+/// Makes a writer with a pool, of which it has shown these chunks, and a reader of the pool.
+pub fn pair(house: &House, chunks: u64, shown: &[(u32, u32)]) -> (Client, Client, Pool, Way) {
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let mut pool = writer.create_pool(chunks);
+    for (index, serial) in shown {
+        writer.show_chunk(&mut pool, *index, *serial);
+    }
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    (writer, reader, pool, way)
+}
+
 pub fn inode(fd: &OwnedFd) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let file = std::fs::File::from(fd.try_clone().expect("a descriptor"));
@@ -181,6 +192,15 @@ impl Client {
         let done = self.req();
         self.send(&Request::ClaimDone { req: done }, &[]);
         self.claimed(done);
+    }
+
+    /// Claims everything that a pool's writer with one reader has.
+    pub fn claims_to_write(&mut self, pool: &Pool, way: &Way) {
+        self.claim_pool(pool);
+        self.claim_reader_set(pool, &[way], &[way]);
+        self.claim_end(way);
+        self.claim_assign(way, pool.id);
+        self.claim_done();
     }
 
     /// Claims everything that a pool's reader over one channel has.

@@ -10,7 +10,7 @@ use tranship_manager::state::{
 };
 use tranship_manager::{Config, Limits};
 use tranship_proto::{
-    DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request, StatRecord,
+    DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Req, Request, StatRecord,
 };
 use tranship_testkit::Watchdog;
 
@@ -187,20 +187,8 @@ impl House {
         process: u64,
     ) -> (ClientId, DomainId) {
         let client = self.connect(uid);
-        let request = Request::Hello {
-            version: PROTOCOL_VERSION,
-            name: "one".into(),
-            resume,
-            dumpable: false,
-        };
-        let (pidfd, control_page) = (self.number(), self.number());
-        let events = self.step(Input::Hello {
-            client,
-            request,
-            pidfd: Some(FdToken(pidfd)),
-            process,
-            control_page: Some(FdToken(control_page)),
-        });
+        let hello = self.hello(client, resume, process);
+        let events = self.step(hello);
         match events.first() {
             Some(Event::Welcome { domain, .. }) => {
                 self.processes.insert(*domain, process);
@@ -210,34 +198,39 @@ impl House {
         }
     }
 
-    /// Returns the process that a domain was.
-    pub fn process_of(&self, domain: DomainId) -> u64 {
-        self.processes[&domain]
-    }
-
-    /// Returns the refusal with which a client is expelled.
-    pub fn refused(&mut self, input: Input) -> Option<Refusal> {
-        self.last_word = None;
-        self.step(input);
-        self.last_word
-    }
-
-    /// Says whether a process is kept out because of the memory that it held.
-    pub fn is_barred(&mut self, uid: u32, process: u64) -> bool {
-        let client = self.connect(uid);
+    fn hello(&mut self, client: ClientId, resume: Option<DomainId>, process: u64) -> Input {
         let (pidfd, control_page) = (self.number(), self.number());
-        let refused = self.refused(Input::Hello {
+        Input::Hello {
             client,
             request: Request::Hello {
                 version: PROTOCOL_VERSION,
-                name: "again".into(),
-                resume: None,
+                name: "one".into(),
+                resume,
                 dumpable: false,
             },
             pidfd: Some(FdToken(pidfd)),
             process,
             control_page: Some(FdToken(control_page)),
-        });
+        }
+    }
+
+    /// Returns the process that a domain was.
+    pub fn process_of(&self, domain: DomainId) -> u64 {
+        self.processes[&domain]
+    }
+
+    /// Lets a process say hello; returns the refusal with which it is kept out.
+    pub fn kept_out(&mut self, uid: u32, process: u64) -> Option<Refusal> {
+        let client = self.connect(uid);
+        self.last_word = None;
+        let hello = self.hello(client, None, process);
+        self.step(hello);
+        self.last_word
+    }
+
+    /// Says whether a process is kept out because of the memory that it held.
+    pub fn is_barred(&mut self, uid: u32, process: u64) -> bool {
+        let refused = self.kept_out(uid, process);
         refused.is_some_and(|r| r.code == RefusalCode::Hog)
     }
 
@@ -275,6 +268,21 @@ impl House {
             request,
             fds,
         })
+    }
+
+    /// Returns the records that a client is shown, which come in pieces.
+    pub fn stat(&mut self, client: ClientId) -> Vec<StatRecord> {
+        let mut said = self.ask(client, Request::Stat { req: Req(77) }, []);
+        while !matches!(said.last(), Some(Event::StatEnd { .. })) {
+            let more = self.tick();
+            said.extend(more);
+        }
+        let records = said.into_iter().filter_map(|event| match event {
+            Event::Stat { record, .. } => Some(record),
+            Event::StatEnd { .. } => None,
+            other => panic!("{other:?}"),
+        });
+        records.collect()
     }
 
     /// Does the due work.

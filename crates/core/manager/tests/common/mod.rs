@@ -40,6 +40,15 @@ pub struct Client {
     next: u32,
 }
 
+pub fn hello(version: u16, name: &str, resume: Option<DomainId>) -> Request {
+    Request::Hello {
+        version,
+        name: name.to_owned(),
+        resume,
+        dumpable: true,
+    }
+}
+
 impl Client {
     pub fn raw(path: &Path) -> Client {
         Client {
@@ -59,16 +68,7 @@ impl Client {
 
     pub fn join_as(path: &Path, name: &str, resume: Option<DomainId>) -> Client {
         let mut c = Client::raw(path);
-        let name = name.to_owned();
-        c.send(
-            &Request::Hello {
-                version: PROTOCOL_VERSION,
-                name,
-                resume,
-                dumpable: true,
-            },
-            &[],
-        );
+        c.send(&hello(PROTOCOL_VERSION, name, resume), &[]);
         let (event, fds) = c.recv().expect("an answer to Hello");
         let Event::Welcome {
             domain,
@@ -206,15 +206,9 @@ impl Client {
     }
 
     pub fn grant(&mut self, pool: PoolId, chunks: u32) -> Result<u32, RefusalCode> {
-        let r = self.req();
-        self.send(
-            &Request::Grant {
-                req: r,
-                pool,
-                chunks,
-            },
-            &[],
-        );
+        let req = self.req();
+        self.send(&Request::Grant { req, pool, chunks }, &[]);
+        let r = req;
         self.wait(|e| match e {
             Event::Granted { req, chunks, .. } if *req == r => Some(Ok(*chunks)),
             Event::Refused { req, refusal } if *req == r => Some(Err(refusal.code)),
@@ -243,16 +237,29 @@ impl Client {
     }
 
     pub fn export(&mut self, name: &str, role: Role) {
-        let req = self.req();
-        self.send(
-            &Request::Export {
-                req,
-                name: name.to_owned(),
-                role,
-            },
-            &[],
-        );
+        self.ask_export(name, role);
         self.wait(|e| matches!(e, Event::Exported { .. }).then_some(()));
+    }
+
+    /// Asks for a name, and waits for nothing.
+    pub fn ask_export(&mut self, name: &str, role: Role) -> Req {
+        let (req, name) = (self.req(), name.to_owned());
+        self.send(&Request::Export { req, name, role }, &[]);
+        req
+    }
+
+    /// Connects to a name as its sink, and waits for nothing.
+    pub fn ask_connect(&mut self, name: &str, wait: bool, half: &OwnedFd) -> Req {
+        let req = self.req();
+        let request = Request::Connect {
+            req,
+            name: name.to_owned(),
+            role: Role::Sink,
+            lines: 16,
+            wait,
+        };
+        self.send(&request, &[half.as_fd()]);
+        req
     }
 
     /// Asks the manager a question and waits for the end of the answer: all earlier requests were then handled.
@@ -307,29 +314,18 @@ pub fn open_channel(source: &mut Client, sink: &mut Client, name: &str) -> Chan 
     source.export(name, Role::Source);
     let sink_half = HalfRw::create(Side::Sink, 16).expect("half");
     let source_half = HalfRw::create(Side::Source, 16).expect("half");
-    let req = sink.req();
-    let name = name.to_owned();
-    let connect = Request::Connect {
-        req,
-        name,
-        role: Role::Sink,
-        lines: 16,
-        wait: false,
-    };
-    sink.send(&connect, &[sink_half.0.as_fd()]);
+    sink.ask_connect(name, false, &sink_half.0);
     let (id, _) = source.wait(|e| match e {
         Event::Incoming { channel, .. } => Some(*channel),
         _ => None,
     });
     let req = source.req();
-    source.send(
-        &Request::Accept {
-            req,
-            channel: id,
-            lines: 16,
-        },
-        &[source_half.0.as_fd()],
-    );
+    let accept = Request::Accept {
+        req,
+        channel: id,
+        lines: 16,
+    };
+    source.send(&accept, &[source_half.0.as_fd()]);
     sink.wait(|e| matches!(e, Event::Opened { channel, .. } if *channel == id).then_some(()));
     source.wait(|e| matches!(e, Event::Accepted { channel, .. } if *channel == id).then_some(()));
     Chan {
@@ -377,14 +373,12 @@ pub fn assign(
     let refs = (!known).then(|| RefsRw::create(SLOTS).expect("refs"));
     let mut fds = vec![rcvd.0.as_fd()];
     fds.extend(refs.as_ref().map(|r| r.0.as_fd()));
-    sink.send(
-        &Request::AcceptPool {
-            channel,
-            pool,
-            with_refs: refs.is_some(),
-        },
-        &fds,
-    );
+    let accept = Request::AcceptPool {
+        channel,
+        pool,
+        with_refs: refs.is_some(),
+    };
+    sink.send(&accept, &fds);
     source.wait(|e| matches!(e, Event::Assigned { req: r, .. } if *r == req).then_some(()));
     Assigned { sent, rcvd, refs }
 }

@@ -1,37 +1,29 @@
 //! A domain with a pool in a `House`, and a domain that reads it.
 #![allow(dead_code)] // each test file uses a part of it
 
-use super::house::{House, Object};
-use tranship_manager::Limits;
+use super::ask::*;
+use super::house::House;
 use tranship_manager::state::{ClientId, Header};
+use tranship_manager::{Config, Limits};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role, Trust};
 
-pub const CHUNK: u64 = 64 << 10;
-pub const SLOTS: u32 = 16;
-const LINES: u32 = 2;
 /// The manager's own user, which may have all of the total.
 pub const OWNER: u32 = 1;
 pub const OTHER: u32 = 2;
 
-/// Kinds of `docs/format.md`.
-const TABLE: u32 = 2;
-const REFS: u32 = 3;
-const SENT: u32 = 4;
-const RCVD: u32 = 5;
-const LINK_SOURCE: u32 = 6;
-const LINK_SINK: u32 = 7;
-
-fn object(kind: u32, count: u32, size: u64) -> Object {
-    let header = Header {
-        kind,
-        count,
-        ..Header::default()
-    };
-    (header, size)
-}
+/// The total of a house with rules, in chunks.
+pub const TOTAL: u64 = 64;
 
 pub fn house(chunks: u64, limits: Limits) -> House {
     let mut house = House::new(limits, chunks * CHUNK);
+    house.state.set_owner(OWNER);
+    house
+}
+
+/// Makes a house with a configuration.
+pub fn ruled(rules: &str) -> House {
+    let config = Config::parse(rules).expect("a configuration");
+    let mut house = House::with(config, TOTAL * CHUNK);
     house.state.set_owner(OWNER);
     house
 }
@@ -62,23 +54,8 @@ impl Writer {
     }
 
     pub fn with_pool_of(house: &mut House, client: ClientId, chunks: u64, trust: Trust) -> Writer {
-        let table = Header {
-            kind: TABLE,
-            count: SLOTS,
-            max_bytes: chunks * CHUNK,
-            chunk_bytes: CHUNK,
-        };
-        let request = Request::CreatePool {
-            req: Req(1),
-            name: "pool".into(),
-            shape: tranship_proto::PoolShape {
-                max_bytes: chunks * CHUNK,
-                slots: SLOTS,
-                chunk_bytes: CHUNK,
-                trust,
-            },
-        };
-        let events = house.ask(client, request, Some((table, 8192)));
+        let shape = shape(chunks, trust);
+        let events = house.ask(client, create_pool(shape), table(shape));
         let pool = events.iter().find_map(|e| match e {
             Event::PoolCreated { pool, .. } => Some(*pool),
             _ => None,
@@ -138,17 +115,9 @@ impl Writer {
         keys: &[(u32, u32)],
         least: u32,
     ) -> (Option<Result<u32, RefusalCode>>, Vec<Event>) {
-        let request = Request::ShowChunks {
-            req: Req(3),
-            pool: self.pool,
-            chunks: keys.to_vec(),
-            least,
-        };
-        let events = house.ask(
-            self.client,
-            request,
-            keys.iter().map(|_| (Header::default(), CHUNK)),
-        );
+        let request = show_chunks(self.pool, keys, least);
+        let chunks = keys.iter().map(|_| (Header::default(), CHUNK));
+        let events = house.ask(self.client, request, chunks);
         (ready(&events), events)
     }
 
@@ -176,40 +145,11 @@ impl Reader {
     pub fn join(house: &mut House, uid: u32, writer: &Writer) -> Reader {
         let (client, id) = house.join(uid, None);
         let (pool, name) = (writer.pool, format!("to {}", id.0));
-        let export = Request::Export {
-            req: Req(4),
-            name: name.clone(),
-            role: Role::Source,
-        };
-        house.ask(writer.client, export, []);
-        let connect = Request::Connect {
-            req: Req(5),
-            name,
-            role: Role::Sink,
-            lines: LINES,
-            wait: false,
-        };
-        let events = house.ask(client, connect, [object(LINK_SINK, LINES, 8192)]);
-        let Some(Event::Incoming { channel, .. }) = events.first() else {
-            panic!("{events:?}");
-        };
-        let (channel, req) = (*channel, Req(6));
-        let lines = LINES;
-        let accept = Request::Accept {
-            req,
-            channel,
-            lines,
-        };
-        house.ask(writer.client, accept, [object(LINK_SOURCE, LINES, 8192)]);
-        let assign = Request::Assign { req, channel, pool };
-        house.ask(writer.client, assign, [object(SENT, SLOTS, 4096)]);
-        let consent = Request::AcceptPool {
-            channel,
-            pool,
-            with_refs: true,
-        };
-        let counters = [RCVD, REFS].map(|kind| object(kind, SLOTS, 4096));
-        let events = house.ask(client, consent, counters);
+        house.ask(writer.client, export(&name, Role::Source), []);
+        let channel = open(house, &name, (writer.client, Role::Source), client);
+        house.ask(writer.client, assign(channel, pool), [counters(SENT)]);
+        let consent = accept_pool(channel, pool, true);
+        let events = house.ask(client, consent, [RCVD, REFS].map(counters));
         let opened = |e: &Event| matches!(e, Event::PoolOpen { .. });
         assert!(events.iter().any(opened), "{events:?}");
         Reader {
