@@ -80,8 +80,8 @@ fn what_was_sent_stays_when_another_process_goes_on_with_the_memory() {
 fn siblings_keep_their_protection_when_one_is_freed() {
     let _dog = dog();
     let arena = Arena::new().expect("arena");
-    let mut values = protected(&arena, 1000, 200);
-    // A thread that changes its processor leaves a block that is not full.
+    // A thread that changes its processor leaves a block that is not full: there are many.
+    let mut values = protected(&arena, 1000, 5000);
     let are_protected = |few: &[Value]| few.iter().all(Value::is_protected);
     let at = values
         .windows(11)

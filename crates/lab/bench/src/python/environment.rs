@@ -69,8 +69,9 @@ impl Environment {
     /// Copies programs and package, and asks what can be imported.
     fn fill(&mut self) -> Result<()> {
         copy(&source("src/python/programs"), self.folder.path())?;
-        let library = beside(LIBRARY).filter(|file| file.exists());
-        if let Some(library) = library {
+        // A build of a wheel moves the one beside this program away for a moment.
+        let libraries = ["deps", "."].map(|folder| beside(&format!("{folder}/{LIBRARY}")));
+        if let Some(library) = libraries.into_iter().flatten().find(|file| file.exists()) {
             let package = self.folder.path().join("tranship");
             let files = source("../../faces/py/python/tranship");
             for part in ["", "mp"] {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use tranship_testkit::resource::{Held, fds, shmem};
-use tranship_testkit::{Control, Exit, Launch, PeerError, Privilege, Watchdog, child, skipped};
+use tranship_testkit::{
+    Control, Exit, Launch, PeerError, Privilege, Watchdog, child, skipped, until,
+};
 
 fn dog() -> Watchdog {
     Watchdog::new()
@@ -136,8 +138,9 @@ fn a_killed_child_is_an_error_not_a_hang() {
     let _dog = dog();
     let peer = echo().start().unwrap();
     peer.stop();
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", peer.pid())).unwrap();
-    assert!(state.contains(") T "), "{state}");
+    // A page that it waits for may come first.
+    let stat = format!("/proc/{}/stat", peer.pid());
+    until(|| std::fs::read_to_string(&stat).unwrap().contains(") T "));
     peer.send("while stopped").unwrap();
     assert!(!peer.control().is_ready());
     peer.resume();
