@@ -281,7 +281,7 @@ fn memory_comes_back_when_consumers_let_go() {
         let mut sent = 0;
         loop {
             match producer.try_alloc(1 << 20) {
-                Ok(job) => _ = producer.try_send(job).expect("room"),
+                Ok(job) => producer.try_send(job).expect("room"),
                 Err(error) if is_late(&error) => continue,
                 Err(error) => break (sent, error),
             }
